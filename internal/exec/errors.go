@@ -1,0 +1,63 @@
+package exec
+
+import (
+	"fmt"
+	"time"
+)
+
+// Code is the machine-readable kind of an [Error]. Transports map it to their
+// own statuses.
+type Code string
+
+// The codes that methods of this package return.
+const (
+	CodeInvalidArgument    Code = "INVALID_ARGUMENT"
+	CodeModeNotAllowed     Code = "MODE_NOT_ALLOWED"
+	CodeNotFound           Code = "NOT_FOUND"
+	CodeGone               Code = "GONE"
+	CodeWorkdirUnusable    Code = "WORKDIR_UNUSABLE"
+	CodeLimitReached       Code = "LIMIT_REACHED"
+	CodeSandboxUnavailable Code = "SANDBOX_UNAVAILABLE"
+	CodeStartFailed        Code = "START_FAILED"
+	CodeShuttingDown       Code = "SHUTTING_DOWN"
+	CodeInternal           Code = "INTERNAL"
+)
+
+// Error is the one error type that callers of this package have to know.
+// Message is meant for the caller; Err, if any, is for the log only.
+type Error struct {
+	Code       Code
+	Message    string
+	Fields     []FieldError  // for CodeInvalidArgument
+	Kind       string        // for CodeStartFailed: shell-missing, not-executable, argument-too-long, no-memory, no-processes, bad-user, internal
+	RetryAfter time.Duration // for CodeLimitReached and CodeShuttingDown
+	Err        error
+}
+
+// FieldError says what is wrong with one field of a request, named as the
+// wire names it.
+type FieldError struct {
+	Field   string
+	Message string
+}
+
+// Error is Message, with the inner error where there is one.
+func (e *Error) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("%s: %v", e.Message, e.Err)
+	}
+	return e.Message
+}
+
+// Unwrap returns the inner error.
+func (e *Error) Unwrap() error { return e.Err }
+
+func invalid(field, format string, args ...any) *Error {
+	msg := fmt.Sprintf(format, args...)
+	return &Error{Code: CodeInvalidArgument, Message: field + ": " + msg, Fields: []FieldError{{field, msg}}}
+}
+
+// errNotFound is the one answer to an unknown id and to someone else's.
+func errNotFound(id string) *Error {
+	return &Error{Code: CodeNotFound, Message: fmt.Sprintf("no run %q", id)}
+}

@@ -1,0 +1,194 @@
+package exec
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"bashd/internal/sandbox"
+)
+
+// EnvName is what a name in a request's env must match.
+var EnvName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// Resolve makes the Spec of a Request: defaults filled, caps applied, paths absolute,
+// the workdir looked at. Errors: CodeInvalidArgument (with every field that is wrong),
+// CodeModeNotAllowed, CodeWorkdirUnusable, CodeInternal.
+func (m *Manager) Resolve(c Caller, r Request) (Spec, error) {
+	if err := check(r); err != nil {
+		return Spec{}, err
+	}
+	s := Spec{
+		Command: r.Command, Description: r.Description,
+		Timeout: m.set.Timeout, Stdin: r.Stdin, HasStdin: r.HasStdin, StdinBytes: len(r.Stdin), Env: r.Env,
+		Mode: r.SandboxMode, Owner: c.Owner,
+		StdoutMaxBytes: r.StdoutMaxBytes, StderrMaxBytes: m.set.MaxOutputBytes,
+		MergeStderr: r.MergeStderr, Encoding: r.Encoding,
+	}
+	if r.Timeout != nil {
+		s.Timeout = min(*r.Timeout, m.set.MaxTimeout)
+	}
+	if s.StdoutMaxBytes == 0 {
+		s.StdoutMaxBytes = m.set.MaxOutputBytes
+	}
+	if s.Encoding == "" {
+		s.Encoding = EncodingText
+	}
+	if s.Mode == "" {
+		s.Mode = m.set.DefaultMode
+	} else if s.Mode.WiderThan(m.set.MaxMode) {
+		return Spec{}, &Error{Code: CodeModeNotAllowed, Message: fmt.Sprintf("sandboxMode %q is not allowed here; the widest that is: %q", s.Mode, m.set.MaxMode)}
+	}
+	var err error
+	if s.WorkspaceRoot, err = m.files.workspace(c.Owner); err != nil {
+		return Spec{}, &Error{Code: CodeInternal, Message: "the workspace cannot be used", Err: err}
+	}
+	s.Workdir, err = m.workdir(s, r.Workdir)
+	return s, err
+}
+
+// check looks at the fields each by itself and reports all that is wrong.
+func check(r Request) error {
+	var fields []FieldError
+	bad := func(field, format string, args ...any) {
+		fields = append(fields, FieldError{field, fmt.Sprintf(format, args...)})
+	}
+	switch {
+	case strings.TrimSpace(r.Command) == "":
+		bad("command", "expected a non-empty string")
+	case len(r.Command) > MaxCommandBytes:
+		bad("command", "is %d bytes long; at most %d (1 MiB) are allowed", len(r.Command), MaxCommandBytes)
+	}
+	for _, f := range []struct {
+		name, value string
+		limit       int
+	}{{"command", r.Command, MaxCommandBytes}, {"description", r.Description, MaxDescription}, {"workdir", r.Workdir, MaxWorkdirBytes}} {
+		if strings.ContainsRune(f.value, 0) {
+			bad(f.name, "must not contain a NUL character")
+		}
+		if f.name != "command" && len(f.value) > f.limit {
+			bad(f.name, "is longer than %d bytes", f.limit)
+		}
+	}
+	if r.Timeout != nil && *r.Timeout <= 0 {
+		bad("timeoutMs", "expected an integer ≥ 1")
+	}
+	if r.StdoutMaxBytes < 0 || r.StdoutMaxBytes > MaxStdoutBytes {
+		bad("stdoutMaxBytes", "expected an integer from 1 to %d", MaxStdoutBytes)
+	}
+	if r.Encoding != "" && r.Encoding != EncodingText && r.Encoding != EncodingBase64 {
+		bad("outputEncoding", "expected %q or %q", EncodingText, EncodingBase64)
+	}
+	if _, ok := sandbox.ParseMode(string(r.SandboxMode)); r.SandboxMode != "" && !ok {
+		bad("sandboxMode", "expected one of %q", sandbox.Modes())
+	}
+	fields = append(fields, checkEnv(r.Env)...)
+	if len(fields) == 0 {
+		return nil
+	}
+	return &Error{Code: CodeInvalidArgument, Message: fields[0].Field + ": " + fields[0].Message, Fields: fields}
+}
+
+// checkEnv never repeats a value: it may be a secret.
+func checkEnv(env map[string]string) (fields []FieldError) {
+	names := make([]string, 0, len(env))
+	for name := range env {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		field := "env." + printable(name)
+		switch n := len(name) + 1 + len(env[name]); {
+		case !EnvName.MatchString(name):
+			fields = append(fields, FieldError{field, "the name must match " + EnvName.String()})
+		case strings.ContainsRune(env[name], 0):
+			fields = append(fields, FieldError{field, "must not contain a NUL character"})
+		case n > MaxEnvEntry:
+			fields = append(fields, FieldError{field, fmt.Sprintf("name and value are %d bytes long; the kernel takes at most %d", n, MaxEnvEntry)})
+		}
+	}
+	return fields
+}
+
+// printable makes a name from outside fit for a message.
+func printable(s string) string {
+	const longest = 64
+	if len(s) > longest {
+		s = s[:longest] + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == utf8.RuneError || r == 0x7f {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// workdir makes the working directory absolute and sees that it can be used.
+func (m *Manager) workdir(s Spec, requested string) (string, error) {
+	dir := requested
+	switch {
+	case dir == "":
+		dir = s.WorkspaceRoot
+	case !filepath.IsAbs(dir):
+		dir = s.WorkspaceRoot + "/" + dir
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return "", unusable(dir, sandbox.WorkdirReason(err))
+	}
+	// The spelling that the caller chose is kept for $PWD, except where it cannot be: ".."
+	// means what chdir makes of it, after links.
+	if requested != "" && (!filepath.IsAbs(requested) || slices.Contains(strings.Split(dir, "/"), "..")) {
+		dir = real
+	}
+	if err := enterable(real); err != nil {
+		return "", unusable(dir, sandbox.WorkdirReason(err))
+	}
+	policy, err := m.policy(s, "")
+	if err != nil {
+		return "", &Error{Code: CodeInternal, Message: "the sandbox policy cannot be made", Err: err}
+	}
+	if policy.Hides(real) {
+		return "", unusable(dir, "is hidden from commands under "+string(s.Mode))
+	}
+	return dir, nil
+}
+
+// enterable tells why a directory cannot be the working directory. Whether the
+// command's own permissions suffice is seen when it enters.
+func enterable(dir string) error {
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Faccessat(fd, ".", unix.X_OK, 0)
+}
+
+func unusable(dir, reason string) *Error {
+	e := &sandbox.WorkdirError{Path: dir, Reason: reason}
+	return &Error{Code: CodeWorkdirUnusable, Message: e.Error()}
+}
+
+// policy makes the sandbox policy of the command with that id.
+func (m *Manager) policy(s Spec, id string) (sandbox.Policy, error) {
+	return m.set.Sandbox.Policy(s.Mode, s.WorkspaceRoot, m.files.tempPath(s.Owner, id), []string{m.files.ownerDir(s.Owner)})
+}
+
+var errNotDirectory = errors.New("not a directory")
+
+func isDir(path string) error {
+	st, err := os.Stat(path)
+	if err == nil && !st.IsDir() {
+		return errNotDirectory
+	}
+	return err
+}

@@ -1,0 +1,75 @@
+package exec
+
+import (
+	"syscall"
+	"time"
+
+	"bashd/internal/sandbox"
+)
+
+// Cause is what of ours cut a command short. The first one wins.
+type Cause string
+
+// The causes.
+const (
+	CauseNone       Cause = ""
+	CauseTimeout    Cause = "timeout"
+	CauseDisconnect Cause = "disconnect" // the caller went away
+	CauseKill       Cause = "kill"
+	CauseShutdown   Cause = "shutdown"
+)
+
+// Run is a snapshot of one foreground run: a running one, or the facts about a
+// settled one. A snapshot never changes.
+type Run struct {
+	ID     string
+	Owner  Owner
+	Spec   Spec
+	Status Status
+
+	ExitCode *int           // nil: still running, or died of a signal
+	Signal   syscall.Signal // 0: none
+	Cause    Cause
+	Detail   string // why a failed run is failed
+
+	Stdout, Stderr Stream
+	Sandbox        SandboxFacts
+
+	StartedAt        time.Time
+	FinishedAt       time.Time // zero while running
+	Duration         time.Duration
+	DrainIncomplete  bool // a survivor held the pipes; output after the bound was dropped
+	SurvivorsKilled  int
+	CleanupTruncated bool // the tree could not be proven empty within the bound
+	Usage            sandbox.Usage
+}
+
+// TimedOut reports that the run's own timeout cut it short.
+func (r Run) TimedOut() bool { return r.Cause == CauseTimeout }
+
+// Aborted reports that the caller went away or the server drained.
+func (r Run) Aborted() bool { return r.Cause == CauseDisconnect || r.Cause == CauseShutdown }
+
+// Stream is what is known of one output stream.
+type Stream struct {
+	Tail      []byte // the last bytes, at most the stream's bound
+	Truncated bool   // Tail is not the whole stream
+	Bytes     int64  // length of the whole stream
+	SpillPath string // absolute path of the complete stream; only when Truncated and complete
+}
+
+// SandboxFacts are the facts about the confinement of one run.
+type SandboxFacts struct {
+	Mode        sandbox.Mode
+	Enforcement sandbox.Enforcement // empty under full access
+	Gaps        []string
+	Denied      bool
+	Denial      *Denial // set when Denied
+	Hint        string  // what the caller may do about a denial; may be empty
+}
+
+// Denial is what a denial rests on.
+type Denial struct {
+	Path     string
+	Evidence string
+}

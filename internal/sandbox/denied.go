@@ -1,0 +1,26 @@
+package sandbox
+
+import (
+	"golang.org/x/sys/unix"
+
+	"bashd/internal/sandbox/denial"
+)
+
+// Denied tells whether a command's failure was the sandbox refusing a file
+// operation; see package denial for what that rests on. stderr is the collected tail.
+func (s *Sandbox) Denied(p Policy, workdir string, exitCode int, signaled bool, stderr []byte) (denial.Denial, bool) {
+	if !p.mode.Confined() {
+		return denial.Denial{}, false
+	}
+	groups, _ := unix.Getgroups()
+	gids := make([]uint32, len(groups))
+	for i, g := range groups {
+		gids[i] = uint32(g)
+	}
+	return denial.Classify(denial.Evidence{
+		ExitCode: exitCode, Signaled: signaled, Stderr: stderr, Workdir: workdir,
+		Errnos:    []unix.Errno{unix.EACCES, unix.EPERM},
+		Forbidden: p.Forbids,
+		Cred:      denial.Cred{UID: uint32(unix.Geteuid()), GID: uint32(unix.Getegid()), Groups: gids},
+	})
+}

@@ -1,0 +1,149 @@
+package sandbox
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"bashd/internal/sandbox/runner"
+)
+
+// launch holds what Start opens, so that one release closes whatever was not
+// handed on.
+type launch struct {
+	fds                   []int // the command's, in the order of runner.Job
+	stdin, stdout, stderr *os.File
+}
+
+func (l *launch) release() {
+	for _, fd := range l.fds {
+		unix.Close(fd)
+	}
+	for _, f := range []*os.File{l.stdin, l.stdout, l.stderr} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// loader is the command line of a script that is longer than one argument may
+// be. It reads the script from descriptor 3, closes that, and evaluates it, after which nothing of
+// the loader is left.
+const loader = `mapfile -d '' -u 3 BASHD_SCRIPT; exec 3<&-; eval "unset BASHD_SCRIPT; ${BASHD_SCRIPT[0]}"`
+
+// maxArgument is the longest single argument of execve, without its NUL.
+const maxArgument = 128*1024 - 1
+
+// Niceness and OOM score of commands, such that the daemon outlives them.
+const (
+	commandNice = 5
+	commandOOM  = 500
+)
+
+// prepare opens everything that the command needs and describes it to the runner.
+func (s *Sandbox) prepare(l *launch, c Command) (*runner.Job, error) {
+	job := &runner.Job{
+		Shell: s.cfg.Shell, Argv: []string{"bash", "-c", "--", c.Script}, Env: c.Env,
+		Limits: s.cfg.Limits.resolve(), Nice: commandNice, OOMScore: commandOOM,
+		HasScript: len(c.Script) > maxArgument,
+	}
+	if err := l.openStdio(c); err != nil {
+		return nil, &StartError{spawnKind(err), err}
+	}
+	if err := l.openWorkdir(c); err != nil {
+		return nil, err
+	}
+	if c.Policy.mode.Confined() {
+		job.DropCaps, job.NoNewPriv = true, true
+		if err := s.openRules(l, c.Policy, job); err != nil {
+			return nil, &UnavailableError{runner.StageLandlock.String(), err.Error()}
+		}
+	}
+	if job.HasScript {
+		fd, err := memfile("bashd-script", []byte(c.Script))
+		if err != nil {
+			return nil, &StartError{spawnKind(err), err}
+		}
+		l.fds = append(l.fds, fd)
+		job.Argv[3] = loader
+	}
+	return job, nil
+}
+
+// openStdio makes the command's pipes. Their ends for the command block, as programs
+// expect; ours do not.
+func (l *launch) openStdio(c Command) error {
+	if c.WantStdin {
+		var p [2]int
+		if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+			return os.NewSyscallError("pipe2", err)
+		}
+		l.fds = append(l.fds, p[0])
+		l.stdin = ourEnd(p[1], "stdin")
+	} else {
+		fd, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return &os.PathError{Op: "open", Path: os.DevNull, Err: err}
+		}
+		l.fds = append(l.fds, fd)
+	}
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+		return os.NewSyscallError("pipe2", err)
+	}
+	l.fds = append(l.fds, p[1])
+	l.stdout = ourEnd(p[0], "stdout")
+	if c.MergeStderr {
+		fd, err := unix.FcntlInt(uintptr(p[1]), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			return os.NewSyscallError("fcntl", err)
+		}
+		l.fds = append(l.fds, fd)
+		return nil
+	}
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+		return os.NewSyscallError("pipe2", err)
+	}
+	l.fds = append(l.fds, p[1])
+	l.stderr = ourEnd(p[0], "stderr")
+	return nil
+}
+
+func ourEnd(fd int, name string) *os.File {
+	// Cannot fail for a pipe, and a blocking end would still work, with a thread to itself.
+	_ = unix.SetNonblock(fd, true)
+	return os.NewFile(uintptr(fd), name)
+}
+
+func (l *launch) openWorkdir(c Command) error {
+	fd, err := unix.Open(c.Workdir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &WorkdirError{c.Workdir, WorkdirReason(err)}
+	}
+	l.fds = append(l.fds, fd)
+	return nil
+}
+
+// openRules adds the rulesets: the read layer, the write layer, and the sweeper's domain.
+func (s *Sandbox) openRules(l *launch, p Policy, job *runner.Job) error {
+	read, err := s.layers.take(p.exceptions())
+	if err != nil {
+		return err
+	}
+	l.fds = append(l.fds, read)
+	write, err := writeLayer(s.abi, p)
+	if err != nil {
+		return err
+	}
+	l.fds = append(l.fds, write.fd)
+	job.Rulesets = 2
+	if scopes := scopesBy(s.abi); scopes != 0 {
+		domain, err := newRuleset(0, signalScope)
+		if err != nil {
+			return err
+		}
+		l.fds = append(l.fds, domain.fd)
+		job.Sweeper = true
+	}
+	return nil
+}

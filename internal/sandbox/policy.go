@@ -1,0 +1,101 @@
+package sandbox
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"bashd/internal/sandbox/denial"
+)
+
+// Policy is what one command may do to files. It is an immutable value, made
+// by [Sandbox.Policy], and can say what it enforces.
+type Policy struct {
+	mode     Mode
+	root     string   // canonical; writable under WorkspaceWrite, readable under ReadOnly
+	temp     string   // the command's private temporary directory; empty under FullAccess
+	readable []string // what stays readable although a hidden path covers it: the owner's own
+	hidden   []string
+}
+
+// devices is all that a confined command sees of /dev. Their siblings, raw disks
+// among them, are open to uid 0 even without a capability.
+var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
+
+// Mode is the mode that the policy enforces.
+func (p Policy) Mode() Mode { return p.mode }
+
+// String tells the policy for people.
+func (p Policy) String() string {
+	switch p.mode {
+	case WorkspaceWrite:
+		return fmt.Sprintf("%s: writes below %s and %s", p.mode, p.root, p.temp)
+	case ReadOnly:
+		return fmt.Sprintf("%s: writes below %s", p.mode, p.temp)
+	}
+	return string(p.mode) + ": not confined"
+}
+
+// writable lists the directories below which the command may write.
+func (p Policy) writable() []string {
+	if p.mode == WorkspaceWrite {
+		return []string{p.root, p.temp}
+	}
+	return []string{p.temp}
+}
+
+// exceptions lists what is readable inside hidden paths. The temporary directory is
+// not among them: it lies in one of them, so that the list is the same for all
+// commands of an owner and what is built from it can be kept.
+func (p Policy) exceptions() []string {
+	return append([]string{p.root}, p.readable...)
+}
+
+// Forbids reports that the policy refuses op at path, which is absolute, clean
+// and free of symbolic links. It answers for the rules, not for the permissions
+// that the file has besides.
+func (p Policy) Forbids(path string, op denial.Op) bool {
+	if !p.mode.Confined() {
+		return false
+	}
+	if op == denial.Read {
+		return p.Hides(path)
+	}
+	if slices.Contains(devices, path) {
+		return false
+	}
+	return !slices.ContainsFunc(p.writable(), func(dir string) bool { return within(path, dir) })
+}
+
+// Hides reports that a confined command cannot read path.
+func (p Policy) Hides(path string) bool {
+	if !p.mode.Confined() || slices.Contains(devices, path) {
+		return false
+	}
+	inside := func(dir string) bool { return within(path, dir) }
+	return slices.ContainsFunc(p.hidden, inside) && !slices.ContainsFunc(p.exceptions(), inside)
+}
+
+// within reports that path is dir or lies below it. Both are clean and absolute.
+func within(path, dir string) bool {
+	if dir == "" {
+		return false
+	}
+	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
+}
+
+// canonical resolves the links of as much of path as exists.
+func canonical(path string) string {
+	path = filepath.Clean(path)
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	if dir := filepath.Dir(path); dir != path {
+		return filepath.Join(canonical(dir), filepath.Base(path))
+	}
+	return path
+}
+
+// Holds reports that path lies in the policy's workspace root.
+func (p Policy) Holds(path string) bool { return within(path, p.root) }

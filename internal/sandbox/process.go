@@ -1,0 +1,120 @@
+package sandbox
+
+import (
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"bashd/internal/sandbox/runner"
+)
+
+// Process is one command that runs. Its two ends are told apart: bash exited, and
+// nothing of its tree is left.
+type Process struct {
+	Stdout *os.File // read end; the caller closes it
+	Stderr *os.File // read end, nil when merged into Stdout; the caller closes it
+	Stdin  *os.File // write end, nil when the command reads /dev/null; the caller closes it
+
+	h      *handle
+	pid    int
+	exited chan struct{}
+	gone   chan struct{}
+
+	killOnce sync.Once
+
+	// Written before exited is closed.
+	status syscall.WaitStatus
+	alone  bool
+	lost   bool
+	// Written before gone is closed.
+	survivors int
+	usage     Usage
+}
+
+// Usage is what a command and everything below it used.
+type Usage struct {
+	User, System time.Duration
+	MaxRSSBytes  int64 // the largest process
+}
+
+// Pid is bash's process id, for logs.
+func (p *Process) Pid() int { return p.pid }
+
+// Exited is closed when bash has ended, or the runner is lost.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Gone is closed when nothing of the command's tree is left, or the runner is lost (then
+// whatever was left is being killed).
+func (p *Process) Gone() <-chan struct{} { return p.gone }
+
+// Status is how bash ended. ok is false when the runner was lost before it could
+// tell. Only after Exited.
+func (p *Process) Status() (ws syscall.WaitStatus, ok bool) { return p.status, !p.lost }
+
+// Alone reports that bash left nothing behind. Only after Exited.
+func (p *Process) Alone() bool { return p.alone }
+
+// Survivors counts what Kill had to kill after bash had ended. Only after Gone.
+func (p *Process) Survivors() int { return p.survivors }
+
+// Usage is what the whole tree used. Only after Gone.
+func (p *Process) Usage() Usage { return p.usage }
+
+// Terminate sends SIGTERM, and SIGCONT so that stopped processes act on it, to
+// everything of the tree. After Gone it does nothing.
+func (p *Process) Terminate() {
+	select {
+	case <-p.gone:
+	default:
+		p.h.order(runner.OrderTerminate)
+	}
+}
+
+// Kill sends SIGKILL to everything of the tree until nothing is left; Gone tells. After
+// Gone it does nothing.
+func (p *Process) Kill() {
+	p.killOnce.Do(func() {
+		select {
+		case <-p.gone:
+		default:
+			p.h.order(runner.OrderKill)
+		}
+	})
+}
+
+// Abandon gives up on a tree that Kill could not end in time. The runner goes on killing.
+func (p *Process) Abandon() { p.h.dismiss() }
+
+// watch reads the runner's records until the end.
+func (p *Process) watch() {
+	defer p.h.dismiss()
+	defer close(p.gone)
+	exited := false
+	for {
+		rec, err := p.h.receive(time.Time{})
+		if err != nil {
+			if !exited {
+				p.lost = true
+				close(p.exited)
+			}
+			return
+		}
+		switch rec.Kind {
+		case runner.KindExited:
+			if exited {
+				continue
+			}
+			p.status, p.alone = syscall.WaitStatus(rec.A), rec.B == 1
+			exited = true
+			close(p.exited)
+		case runner.KindGone:
+			p.survivors = int(rec.A)
+			p.usage = Usage{
+				User: time.Duration(rec.B) * time.Microsecond, System: time.Duration(rec.C) * time.Microsecond,
+				MaxRSSBytes: int64(rec.D) * 1024,
+			}
+			return
+		}
+	}
+}

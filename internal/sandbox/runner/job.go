@@ -1,0 +1,184 @@
+package runner
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// Argv0 is the name under which a binary that links this package becomes a
+// runner instead of itself.
+const Argv0 = "bashd-runner"
+
+// SocketFD is the descriptor on which a runner finds its end of the
+// SOCK_SEQPACKET socketpair.
+const SocketFD = 3
+
+// ScriptFD is the descriptor on which a command finds its script when the Job
+// says HasScript.
+const ScriptFD = 3
+
+// Job is one command to start. Its descriptors travel beside it, in this
+// order: the memfd that holds the encoded Job, stdin, stdout, stderr, the
+// working directory, then Rulesets Landlock rulesets, then the
+// sweeper's ruleset (if Sweeper), then the script (if HasScript).
+type Job struct {
+	Shell     string   // path that is executed
+	Argv      []string // its arguments, argv[0] first
+	Env       []string // NAME=value, complete
+	Limits    []Limit
+	Nice      int  // niceness, 0: the runner's own
+	OOMScore  int  // oom_score_adj of the command
+	DropCaps  bool // the command ends with no capability and none to gain
+	NoNewPriv bool
+	Rulesets  int  // how many Landlock rulesets to enter, in order
+	Sweeper   bool // start the command below a sweeper
+	HasScript bool
+}
+
+// Limit is one resource limit of the command.
+type Limit struct {
+	Resource int // RLIMIT_*
+	Soft     uint64
+	Hard     uint64
+}
+
+const (
+	flagDropCaps = 1 << iota
+	flagNoNewPriv
+	flagSweeper
+	flagHasScript
+)
+
+// Append appends the encoding of j to b.
+func (j *Job) Append(b []byte) []byte {
+	b = append(b, j.flags())
+	b = binary.AppendUvarint(b, uint64(j.Rulesets))
+	b = binary.AppendVarint(b, int64(j.Nice))
+	b = binary.AppendVarint(b, int64(j.OOMScore))
+	b = appendString(b, j.Shell)
+	b = appendStrings(b, j.Argv)
+	b = appendStrings(b, j.Env)
+	b = binary.AppendUvarint(b, uint64(len(j.Limits)))
+	for _, l := range j.Limits {
+		b = binary.AppendUvarint(b, uint64(l.Resource))
+		b = binary.AppendUvarint(b, l.Soft)
+		b = binary.AppendUvarint(b, l.Hard)
+	}
+	return b
+}
+
+func (j *Job) flags() (f byte) {
+	set := func(bit byte, on bool) {
+		if on {
+			f |= bit
+		}
+	}
+	set(flagDropCaps, j.DropCaps)
+	set(flagNoNewPriv, j.NoNewPriv)
+	set(flagSweeper, j.Sweeper)
+	set(flagHasScript, j.HasScript)
+	return f
+}
+
+func appendString(b []byte, s string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(s)))
+	return append(b, s...)
+}
+
+func appendStrings(b []byte, ss []string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(ss)))
+	for _, s := range ss {
+		b = appendString(b, s)
+	}
+	return b
+}
+
+var errBadJob = errors.New("malformed job")
+
+// ParseJob is the inverse of [Job.Append]. Anything that Append does not write is an error.
+func ParseJob(b []byte) (*Job, error) {
+	d := decoder{b: b}
+	flags := d.byte()
+	j := &Job{
+		DropCaps:  flags&flagDropCaps != 0,
+		NoNewPriv: flags&flagNoNewPriv != 0,
+		Sweeper:   flags&flagSweeper != 0,
+		HasScript: flags&flagHasScript != 0,
+		Rulesets:  int(d.uvarint(16)),
+		Nice:      int(d.varint()),
+		OOMScore:  int(d.varint()),
+		Shell:     d.string(),
+		Argv:      d.strings(),
+		Env:       d.strings(),
+	}
+	for range d.uvarint(64) {
+		j.Limits = append(j.Limits, Limit{int(d.uvarint(64)), d.uvarint(^uint64(0)), d.uvarint(^uint64(0))})
+	}
+	if d.bad || len(d.b) != 0 {
+		return nil, errBadJob
+	}
+	return j, nil
+}
+
+// decoder reads an encoded Job; after the first mistake it is bad and
+// everything it returns is zero.
+type decoder struct {
+	b   []byte
+	bad bool
+}
+
+func (d *decoder) byte() byte {
+	if len(d.b) == 0 {
+		d.bad = true
+		return 0
+	}
+	c := d.b[0]
+	d.b = d.b[1:]
+	return c
+}
+
+func (d *decoder) uvarint(limit uint64) uint64 {
+	v, n := binary.Uvarint(d.b)
+	if n <= 0 || v > limit {
+		d.bad, d.b = true, nil
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) varint() int64 {
+	v, n := binary.Varint(d.b)
+	if n <= 0 {
+		d.bad, d.b = true, nil
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) string() string {
+	n := d.uvarint(uint64(len(d.b)))
+	if n > uint64(len(d.b)) {
+		d.bad = true
+		return ""
+	}
+	s := string(d.b[:n])
+	d.b = d.b[n:]
+	return s
+}
+
+func (d *decoder) strings() []string {
+	n := d.uvarint(uint64(len(d.b)))
+	if n == 0 {
+		return nil
+	}
+	ss := make([]string, 0, n)
+	for range n {
+		if d.bad {
+			return nil
+		}
+		ss = append(ss, d.string())
+	}
+	return ss
+}

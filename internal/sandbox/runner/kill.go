@@ -1,0 +1,176 @@
+package runner
+
+import (
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// obey carries out the daemon's orders. End of file means that the daemon is gone:
+// then everything is killed, and wait ends the process when nothing is left.
+func (r *runner) obey() {
+	var buf [1]byte
+	for {
+		n, err := syscall.Read(SocketFD, buf[:])
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil || n == 0 {
+			r.killAll()
+			return
+		}
+		switch buf[0] {
+		case OrderTerminate:
+			r.signalAll(syscall.SIGTERM)
+			// Stopped processes act on SIGTERM only when they continue.
+			r.signalAll(syscall.SIGCONT)
+		case OrderKill:
+			go r.killAll() // and go on listening: the daemon may vanish meanwhile
+		}
+	}
+}
+
+// killAll kills until the process ends with the last of the tree. There is
+// no bound here: a process in an uninterruptible wait dies when it can, and until
+// then somebody has to be there to reap it.
+func (r *runner) killAll() {
+	if r.sweeping.Swap(true) {
+		return
+	}
+	hasten()
+	for {
+		r.signalAll(syscall.SIGKILL)
+		if r.orders >= 0 {
+			time.Sleep(20 * time.Millisecond) // one order reaches everything; the next is for a sweeper that was lost
+		}
+	}
+}
+
+// hasten gives killing and reaping what they need to be faster than a tree that
+// forks as fast as it is killed: a processor each, and precedence, which only root can have.
+func hasten() {
+	runtime.LockOSThread()
+	runtime.GOMAXPROCS(2)
+	for _, tid := range []int{0, os.Getpid()} { // this thread, and the main one, which reaps
+		_ = syscall.Setpriority(syscall.PRIO_PROCESS, tid, -20)
+	}
+}
+
+// signalAll sends one signal to everything below the runner.
+func (r *runner) signalAll(sig syscall.Signal) {
+	if r.orders >= 0 {
+		if _, err := syscall.Write(r.orders, []byte{byte(sig)}); err == nil {
+			return
+		}
+		// The sweeper is gone: only an out-of-memory kill does that.
+	}
+	walk(os.Getpid(), func(p Proc) { signalIfChildOf(p.Pid, p.Parent, sig) })
+}
+
+// signalIfChildOf signals pid only if it still is a child of parent: a pid may be
+// reaped and given to a stranger between the look and the signal. The
+// pidfd fixes who is meant before the look.
+func signalIfChildOf(pid, parent int, sig syscall.Signal) {
+	fd, err := pidfdOpen(pid)
+	if err == syscall.ENOSYS {
+		_ = syscall.Kill(pid, sig)
+		return
+	}
+	if err != nil {
+		return
+	}
+	defer syscall.Close(fd)
+	now, ok := parentOf(pid)
+	if ok && (now == parent || now == os.Getpid()) {
+		pidfdSendSignal(fd, sig)
+	}
+}
+
+// Proc is one process of a tree.
+type Proc struct {
+	Pid, Parent int
+}
+
+// Descendants lists the processes below root, root excluded, parents
+// before children. It is a look at something that moves: a process that forks
+// and exits meanwhile may be missed.
+func Descendants(root int) []Proc {
+	var all []Proc
+	walk(root, func(p Proc) { all = append(all, p) })
+	return all
+}
+
+// walk visits the processes below root, parents before children, each as soon as it is seen.
+func walk(root int, visit func(Proc)) {
+	children := Children
+	if !childrenListed() {
+		children = everybodysChildren()
+	}
+	for queue := []int{root}; len(queue) > 0; queue = queue[1:] {
+		for _, c := range children(queue[0]) {
+			visit(Proc{c, queue[0]})
+			queue = append(queue, c)
+		}
+	}
+}
+
+// childrenListed reports that the kernel was built with CONFIG_PROC_CHILDREN.
+func childrenListed() bool {
+	var st syscall.Stat_t
+	return syscall.Stat("/proc/thread-self/children", &st) == nil
+}
+
+// Children reads the children of every thread of pid.
+func Children(pid int) (children []int) {
+	dir := "/proc/" + strconv.Itoa(pid) + "/task/"
+	tasks, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	for _, t := range tasks {
+		b, err := os.ReadFile(dir + t.Name() + "/children")
+		if err != nil {
+			continue
+		}
+		for f := range strings.FieldsSeq(string(b)) {
+			if c, err := strconv.Atoi(f); err == nil {
+				children = append(children, c)
+			}
+		}
+	}
+	return children
+}
+
+// everybodysChildren answers like Children where that has nothing to read, from
+// everybody's parent.
+func everybodysChildren() func(pid int) []int {
+	children := map[int][]int{}
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			if parent, ok := parentOf(pid); ok {
+				children[parent] = append(children[parent], pid)
+			}
+		}
+	}
+	return func(pid int) []int { return children[pid] }
+}
+
+// parentOf reads the parent of pid from /proc/pid/stat, whose second field is a name in
+// parentheses that may itself hold spaces and parentheses.
+func parentOf(pid int) (int, bool) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, false
+	}
+	s := string(b)
+	fields := strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
+	if len(fields) < 2 {
+		return 0, false
+	}
+	parent, err := strconv.Atoi(fields[1])
+	return parent, err == nil
+}

@@ -1,0 +1,99 @@
+package runner
+
+import (
+	"encoding/binary"
+	"syscall"
+)
+
+// Kind says what a [Record] reports.
+type Kind byte
+
+// The kinds, in the order in which a runner sends them: Exec or Failed first; after
+// Exec, Exited and then Gone.
+const (
+	KindExec   Kind = 'X' // the command's program was executed; A is its pid
+	KindFailed Kind = 'F' // it was not; A is the Stage, B the errno
+	KindExited Kind = 'E' // the shell ended; A is its wait status, B is 1 if nothing else was left
+	KindGone   Kind = 'G' // nothing is left; A counts survivors killed, B user µs, C system µs, D the largest resident set in KiB
+)
+
+// RecordSize is the size of an encoded Record.
+const RecordSize = 33
+
+// Record is one message of a runner to the daemon. These, and nothing that a
+// command can print or return, are what the daemon believes.
+type Record struct {
+	Kind       Kind
+	A, B, C, D uint64
+}
+
+// Append appends the encoding of r to b.
+func (r Record) Append(b []byte) []byte {
+	b = append(b, byte(r.Kind))
+	for _, v := range [...]uint64{r.A, r.B, r.C, r.D} {
+		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	return b
+}
+
+// ParseRecord is the inverse of [Record.Append].
+func ParseRecord(b []byte) (Record, bool) {
+	if len(b) != RecordSize {
+		return Record{}, false
+	}
+	le := binary.LittleEndian
+	return Record{Kind(b[0]), le.Uint64(b[1:]), le.Uint64(b[9:]), le.Uint64(b[17:]), le.Uint64(b[25:])}, true
+}
+
+// The orders that a daemon sends to a runner, one byte a message.
+const (
+	OrderTerminate byte = 'T' // SIGTERM and SIGCONT to everything, once
+	OrderKill      byte = 'K' // SIGKILL to everything, until nothing is left
+)
+
+// Stage names the step at which a start failed.
+type Stage byte
+
+// The stages, in the order of the list.
+const (
+	StageJob Stage = iota + 1
+	StageClone
+	StageSweeper
+	StageSession
+	StageStdio
+	StageWorkdir
+	StagePriority
+	StageLimits
+	StageCapabilities
+	StageNoNewPrivs
+	StageLandlock
+	StageDescriptors
+	StageSignals
+	StageExec
+)
+
+var stageNames = [...]string{
+	StageJob: "job", StageClone: "clone", StageSweeper: "sweeper", StageSession: "session", StageStdio: "stdio",
+	StageWorkdir: "workdir", StagePriority: "priority", StageLimits: "limits", StageCapabilities: "capabilities",
+	StageNoNewPrivs: "no-new-privs", StageLandlock: "landlock", StageDescriptors: "descriptors", StageSignals: "signals", StageExec: "exec",
+}
+
+// String is the stage's name as it appears in problems.
+func (s Stage) String() string {
+	if int(s) < len(stageNames) && stageNames[s] != "" {
+		return stageNames[s]
+	}
+	return "unknown"
+}
+
+// StartError says that a command did not run, and which step refused.
+type StartError struct {
+	Stage Stage
+	Errno syscall.Errno
+}
+
+// Error names the step and the error.
+func (e *StartError) Error() string { return e.Stage.String() + ": " + e.Errno.Error() }
+
+// Unwrap returns the errno.
+func (e *StartError) Unwrap() error { return e.Errno }

@@ -1,0 +1,165 @@
+package sandbox_test
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"bashd/internal/sandbox"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+// fixture is a sandbox over a state directory with an owner's own directory in it.
+type fixture struct {
+	*sandbox.Sandbox
+	state, own, temp, ws, out string
+}
+
+func newFixture(tb testing.TB, change ...func(*sandbox.Config)) *fixture {
+	tb.Helper()
+	base, err := filepath.EvalSymlinks(tb.TempDir())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	f := &fixture{state: base + "/state", own: base + "/state/own", temp: base + "/state/own/tmp", ws: base + "/ws", out: base + "/out"}
+	for _, d := range []string{f.state, f.own, f.temp, f.ws, f.out} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	cfg := sandbox.Config{Shell: "/bin/bash", Scratch: f.state}
+	for _, c := range change {
+		c(&cfg)
+	}
+	f.Sandbox, err = sandbox.New(context.Background(), cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(f.Close)
+	return f
+}
+
+// needs skips where the host cannot confine in that mode.
+func (f *fixture) needs(tb testing.TB, mode sandbox.Mode) {
+	tb.Helper()
+	if reason := f.Report().Mode(mode).Unavailable; reason != "" {
+		tb.Skipf("this host cannot confine: %s", reason)
+	}
+}
+
+func (f *fixture) command(tb testing.TB, mode sandbox.Mode, script string) sandbox.Command {
+	tb.Helper()
+	p, err := f.Policy(mode, f.ws, f.temp, []string{f.own})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return sandbox.Command{
+		Policy: p, Script: script, Workdir: f.ws,
+		Env: []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + f.temp, "OUT=" + f.out, "WS=" + f.ws},
+	}
+}
+
+type outcome struct {
+	stdout, stderr string
+	status         syscall.WaitStatus
+	survivors      int
+}
+
+// run runs a command to its end, with both streams collected.
+func (f *fixture) run(tb testing.TB, c sandbox.Command) outcome {
+	tb.Helper()
+	p, err := f.Start(context.Background(), c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return finish(tb, p)
+}
+
+func finish(tb testing.TB, p *sandbox.Process) outcome {
+	tb.Helper()
+	stderr := make(chan string, 1)
+	go func() {
+		b, _ := io.ReadAll(p.Stderr)
+		p.Stderr.Close()
+		stderr <- string(b)
+	}()
+	select {
+	case <-p.Exited():
+	case <-time.After(20 * time.Second):
+		p.Kill()
+		tb.Error("the command did not end")
+	}
+	if !p.Alone() {
+		p.Kill()
+	}
+	b, _ := io.ReadAll(p.Stdout)
+	p.Stdout.Close()
+	<-p.Gone()
+	ws, ok := p.Status()
+	if !ok {
+		tb.Error("the runner was lost")
+	}
+	return outcome{string(b), <-stderr, ws, p.Survivors()}
+}
+
+func TestReportIsHonest(t *testing.T) {
+	f := newFixture(t)
+	r := f.Report()
+	t.Logf("%+v", r)
+	if r.ABI == 0 {
+		t.Skip("no Landlock here")
+	}
+}
+
+func TestExitStatus(t *testing.T) {
+	f := newFixture(t)
+	for _, mode := range sandbox.Modes() {
+		t.Run(string(mode), func(t *testing.T) {
+			f.needs(t, mode)
+			got := f.run(t, f.command(t, mode, `echo out; echo err >&2; exit 7`))
+			if got.stdout != "out\n" || got.stderr != "err\n" || got.status.ExitStatus() != 7 {
+				t.Errorf("got %+v", got)
+			}
+			got = f.run(t, f.command(t, mode, `kill -9 $$`))
+			if !got.status.Signaled() || got.status.Signal() != syscall.SIGKILL {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+func BenchmarkTrue(b *testing.B) {
+	for _, warm := range []int{0, 2} {
+		f := newFixture(b, func(c *sandbox.Config) { c.Warm = warm })
+		for _, mode := range sandbox.Modes() {
+			b.Run(string(mode)+"/warm="+string(rune('0'+warm)), func(b *testing.B) {
+				f.needs(b, mode)
+				c := f.command(b, mode, "true")
+				for b.Loop() {
+					f.run(b, c)
+				}
+			})
+		}
+	}
+	b.Run("bare", func(b *testing.B) {
+		for b.Loop() {
+			pid, err := os.StartProcess("/bin/bash", []string{"bash", "-c", "true"}, &os.ProcAttr{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			_, _ = pid.Wait()
+		}
+	})
+}
+
+var _ = strings.Contains

@@ -1,0 +1,168 @@
+package sandbox
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bashd/internal/sandbox/runner"
+)
+
+// handle is a runner process, waiting or at work.
+type handle struct {
+	proc *os.Process
+	conn *os.File // our end of the socketpair; closing it is the order to kill everything and go
+	done chan struct{}
+}
+
+// family knows the runner processes of this daemon. Starting and listing exclude
+// each other, so that a child that is not listed is certainly none of ours.
+type family struct {
+	mu      sync.Mutex
+	members map[int]*handle
+	wg      sync.WaitGroup
+}
+
+// spawn starts a waiting runner.
+func (f *family) spawn() (*handle, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socketpair", err)
+	}
+	theirs := os.NewFile(uintptr(pair[1]), "runner")
+	defer theirs.Close()
+	if err := unix.SetNonblock(pair[0], true); err != nil {
+		unix.Close(pair[0])
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	ours := os.NewFile(uintptr(pair[0]), "runner")
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		ours.Close()
+		return nil, err
+	}
+	defer null.Close()
+	h, err := f.start(ours, null, theirs)
+	if err != nil {
+		ours.Close()
+		return nil, err
+	}
+	return h, nil
+}
+
+func (f *family) start(ours, null, theirs *os.File) (*handle, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	// /proc/self/exe is the running binary even after a new one was put in its place.
+	proc, err := os.StartProcess("/proc/self/exe", []string{runner.Argv0}, &os.ProcAttr{
+		Dir:   "/",
+		Env:   []string{"GOMAXPROCS=1", "GOGC=off", "GOTRACEBACK=none"},
+		Files: []*os.File{null, null, os.Stderr, theirs},
+		Sys:   &syscall.SysProcAttr{Setsid: true}, // a ^C at the daemon's terminal is not for its commands
+	})
+	if err != nil {
+		return nil, err
+	}
+	h := &handle{proc: proc, conn: ours, done: make(chan struct{})}
+	if f.members == nil {
+		f.members = map[int]*handle{}
+	}
+	f.members[proc.Pid] = h
+	f.wg.Go(func() { f.await(h) })
+	return h, nil
+}
+
+// await reaps the runner. It stays a member until then, so that its pid cannot
+// be taken for a stranger's.
+func (f *family) await(h *handle) {
+	_, _ = h.proc.Wait()
+	f.mu.Lock()
+	delete(f.members, h.proc.Pid)
+	f.mu.Unlock()
+	close(h.done)
+}
+
+// pids lists the runners that live.
+func (f *family) pids() []int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	pids := make([]int, 0, len(f.members))
+	for pid := range f.members {
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+// assign sends a waiting runner its job. The descriptors stay the caller's.
+func (h *handle) assign(job *runner.Job, fds []int) error {
+	memfd, err := memfile("bashd-job", job.Append(nil))
+	if err != nil {
+		return err
+	}
+	defer unix.Close(memfd)
+	rights := unix.UnixRights(append([]int{memfd}, fds...)...)
+	return h.control(func(fd int) error {
+		return unix.Sendmsg(fd, []byte{1}, rights, nil, unix.MSG_NOSIGNAL)
+	})
+}
+
+// order sends one of the runner.Order bytes. A runner that is gone needs none.
+func (h *handle) order(b byte) {
+	_ = h.control(func(fd int) error { return unix.Sendmsg(fd, []byte{b}, nil, nil, unix.MSG_NOSIGNAL) })
+}
+
+func (h *handle) control(send func(fd int) error) error {
+	raw, err := h.conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var sent error
+	err = raw.Write(func(fd uintptr) bool {
+		sent = send(int(fd))
+		return !errors.Is(sent, unix.EAGAIN)
+	})
+	return errors.Join(err, sent)
+}
+
+// receive reads the next record; an error means that the runner is gone or wedged.
+func (h *handle) receive(deadline time.Time) (runner.Record, error) {
+	if err := h.conn.SetReadDeadline(deadline); err != nil {
+		return runner.Record{}, err
+	}
+	var buf [runner.RecordSize + 1]byte
+	n, err := h.conn.Read(buf[:])
+	if err != nil {
+		return runner.Record{}, err
+	}
+	rec, ok := runner.ParseRecord(buf[:n])
+	if !ok {
+		return rec, errors.New("malformed record")
+	}
+	return rec, nil
+}
+
+// dismiss ends the runner and what it may have started.
+func (h *handle) dismiss() {
+	h.conn.Close()
+}
+
+// memfile returns an anonymous file with that content, at its start.
+func memfile(name string, content []byte) (int, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return -1, os.NewSyscallError("memfd_create", err)
+	}
+	for off := 0; off < len(content); {
+		n, err := unix.Pwrite(fd, content[off:], int64(off))
+		if err != nil {
+			unix.Close(fd)
+			return -1, os.NewSyscallError("pwrite", err)
+		}
+		off += n
+	}
+	return fd, nil
+}

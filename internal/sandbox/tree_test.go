@@ -1,0 +1,242 @@
+package sandbox_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"bashd/internal/sandbox"
+)
+
+// mark puts a variable into the command's environment by which alive finds
+// everything that it started.
+func mark(tb testing.TB, c *sandbox.Command) (alive func() []string) {
+	tb.Helper()
+	m := fmt.Sprintf("TREE_MARK=%d-%d", os.Getpid(), time.Now().UnixNano())
+	c.Env = append(c.Env, m)
+	return func() (found []string) {
+		dirs, _ := filepath.Glob("/proc/[0-9]*")
+		for _, dir := range dirs {
+			environ, _ := os.ReadFile(dir + "/environ")
+			stat, _ := os.ReadFile(dir + "/stat")
+			if strings.Contains(string(environ), m) && !strings.Contains(string(stat), ") Z ") {
+				found = append(found, string(stat))
+			}
+		}
+		return found
+	}
+}
+
+// trees are process trees that are hard to kill.
+var trees = []struct{ name, script string }{
+	{"setsid", `(setsid nohup sleep 3999 >/dev/null 2>&1 &); echo up`},
+	{"double fork", `( (sleep 3999 & ) & ) >/dev/null 2>&1; echo up`},
+	{"stopped", `sleep 3999 >/dev/null 2>&1 & kill -STOP $!; echo up`},
+	{"trap", `bash -c 'trap "" TERM INT HUP; while :; do sleep 3999; done' >/dev/null 2>&1 & echo up`},
+	{"many", `for i in $(seq 300); do sleep 3999 >/dev/null 2>&1 & done; echo up`},
+	{"fork and exit", `for i in $(seq 50); do bash -c 'f() { (f) & sleep 0.2; exit; }; f' >/dev/null 2>&1 & done; echo up`},
+}
+
+// TestNothingSurvivesTheEnd: what a command leaves running is gone when Gone is closed.
+func TestNothingSurvivesTheEnd(t *testing.T) {
+	f := newFixture(t)
+	for _, mode := range sandbox.Modes() {
+		for _, tree := range trees {
+			t.Run(string(mode)+"/"+tree.name, func(t *testing.T) {
+				f.needs(t, mode)
+				c := f.command(t, mode, tree.script)
+				alive := mark(t, &c)
+				got := f.run(t, c)
+				if got.stdout != "up\n" || got.status.ExitStatus() != 0 {
+					t.Errorf("got %+v", got)
+				}
+				if left := alive(); len(left) != 0 {
+					t.Errorf("left: %q", left)
+				}
+				if tree.name == "many" && got.survivors != 300 {
+					t.Errorf("%d survivors were counted, want 300", got.survivors)
+				}
+				if tree.name == "setsid" && got.survivors != 1 {
+					t.Errorf("%d survivors were counted, want 1", got.survivors)
+				}
+			})
+		}
+	}
+}
+
+// TestKillReachesAll: a kill in the middle ends bash and everything below it.
+func TestKillReachesAll(t *testing.T) {
+	f := newFixture(t)
+	for _, mode := range sandbox.Modes() {
+		for _, tree := range trees {
+			t.Run(string(mode)+"/"+tree.name, func(t *testing.T) {
+				f.needs(t, mode)
+				c := f.command(t, mode, tree.script+`; while :; do sleep 3999; done`)
+				alive := mark(t, &c)
+				p := startAndAwait(t, f, c, "up\n")
+				p.Kill()
+				awaitGone(t, p, 5*time.Second)
+				if ws, ok := p.Status(); !ok || ws.Signal() != syscall.SIGKILL {
+					t.Errorf("status %v %v", ws, ok)
+				}
+				if left := alive(); len(left) != 0 {
+					t.Errorf("left: %q", left)
+				}
+			})
+		}
+	}
+}
+
+// startAndAwait starts c and returns when it has printed want.
+func startAndAwait(t *testing.T, f *fixture, c sandbox.Command, want string) *sandbox.Process {
+	t.Helper()
+	p, err := f.Start(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Kill(); <-p.Gone(); p.Stdout.Close(); p.Stderr.Close() })
+	buf := make([]byte, len(want))
+	_ = p.Stdout.SetReadDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.ReadFull(p.Stdout, buf); err != nil || string(buf) != want {
+		t.Fatalf("it printed %q (%v), want %q", buf, err, want)
+	}
+	return p
+}
+
+func awaitGone(t *testing.T, p *sandbox.Process, within time.Duration) {
+	t.Helper()
+	select {
+	case <-p.Gone():
+	case <-time.After(within):
+		t.Fatalf("not gone within %v", within)
+	}
+}
+
+// TestTerminateReachesAll: SIGTERM goes to the whole tree, to stopped processes too,
+// and a trap's output and exit code are kept.
+func TestTerminateReachesAll(t *testing.T) {
+	f := newFixture(t)
+	for _, mode := range sandbox.Modes() {
+		t.Run(string(mode), func(t *testing.T) {
+			f.needs(t, mode)
+			c := f.command(t, mode, `trap 'echo cleaned; exit 9' TERM
+				(trap 'echo stopped one; exit' TERM; kill -STOP $BASHPID; while :; do sleep 0.05; done) &
+				echo up; wait`)
+			p := startAndAwait(t, f, c, "up\n")
+			time.Sleep(100 * time.Millisecond) // let the child stop itself; either way it must end
+			p.Terminate()
+			out, _ := io.ReadAll(p.Stdout)
+			awaitGone(t, p, 5*time.Second)
+			for _, want := range []string{"cleaned\n", "stopped one\n"} {
+				if !strings.Contains(string(out), want) {
+					t.Errorf("no %q in %q", want, out)
+				}
+			}
+			if ws, ok := p.Status(); !ok || ws.ExitStatus() != 9 {
+				t.Errorf("status %v %v, want exit code 9", ws, ok)
+			}
+		})
+	}
+}
+
+// TestRunnerKilled: SIGKILL of the runner leaves nothing of a confined command, and is
+// told apart from every way in which a command can end.
+func TestRunnerKilled(t *testing.T) {
+	f := newFixture(t)
+	for _, mode := range []sandbox.Mode{sandbox.ReadOnly, sandbox.WorkspaceWrite} {
+		for _, tree := range trees {
+			t.Run(string(mode)+"/"+tree.name, func(t *testing.T) {
+				f.needs(t, mode)
+				if f.Report().Cleanup != "domain" {
+					t.Skip("this kernel has no signal scope (Landlock ABI 6)")
+				}
+				c := f.command(t, mode, tree.script+`; while :; do sleep 3999; done`)
+				alive := mark(t, &c)
+				p := startAndAwait(t, f, c, "up\n")
+				runner, err := strconv.Atoi(parent(t, p.Pid()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := syscall.Kill(runner, syscall.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+				awaitGone(t, p, 5*time.Second)
+				if _, ok := p.Status(); ok {
+					t.Error("a status was told although the runner could not have told one")
+				}
+				for deadline := time.Now().Add(time.Second); len(alive()) > 0; time.Sleep(5 * time.Millisecond) {
+					if time.Now().After(deadline) {
+						t.Fatalf("left: %q", alive())
+					}
+				}
+			})
+		}
+	}
+}
+
+func parent(t *testing.T, pid int) string {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))[1]
+}
+
+// TestKillIsNotForStrangers: signals that a command sends reach nothing outside of it.
+func TestKillIsNotForStrangers(t *testing.T) {
+	f := newFixture(t)
+	f.needs(t, sandbox.ReadOnly)
+	if f.Report().Cleanup != "domain" {
+		t.Skip("this kernel has no signal scope (Landlock ABI 6)")
+	}
+	sibling := startAndAwait(t, f, f.command(t, sandbox.WorkspaceWrite, `echo up; sleep 3999`), "up\n")
+	c := f.command(t, sandbox.WorkspaceWrite, `
+		for pid in $DAEMON $SIBLING $(ls /proc/$DAEMON/task) $RUNNER $(ls /proc/$RUNNER/task); do kill -9 $pid && echo hit $pid; done 2>/dev/null
+		kill -9 -1 2>/dev/null
+		echo survived`)
+	c.Env = append(c.Env, fmt.Sprintf("DAEMON=%d", os.Getpid()), fmt.Sprintf("SIBLING=%d", sibling.Pid()), "RUNNER="+parent(t, sibling.Pid()))
+	got := f.run(t, c)
+	if got.stdout != "survived\n" {
+		t.Errorf("got %+v", got)
+	}
+	select {
+	case <-sibling.Exited():
+		t.Error("the sibling was hit")
+	default:
+	}
+}
+
+// TestCancelledStart: a context that has ended starts nothing.
+func TestCancelledStart(t *testing.T) {
+	f := newFixture(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := f.Start(ctx, f.command(t, sandbox.FullAccess, "true")); err == nil {
+		t.Error("it started")
+	}
+}
+
+// TestCloseKillsAll: Close ends what runs and waits for it.
+func TestCloseKillsAll(t *testing.T) {
+	for _, mode := range sandbox.Modes() {
+		t.Run(string(mode), func(t *testing.T) {
+			f := newFixture(t)
+			f.needs(t, mode)
+			c := f.command(t, mode, `(setsid sleep 3999 &) ; echo up; sleep 3999`)
+			alive := mark(t, &c)
+			startAndAwait(t, f, c, "up\n")
+			f.Close()
+			if left := alive(); len(left) > 0 {
+				t.Errorf("left: %q", left)
+			}
+		})
+	}
+}
