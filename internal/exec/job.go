@@ -3,6 +3,7 @@ package exec
 import (
 	"crypto/rand"
 	"encoding/base32"
+	"io"
 	"sync"
 	"time"
 
@@ -38,7 +39,7 @@ type job struct {
 	stop    chan Cause    // the first cause; later ones are dropped
 	hurry   chan struct{} // closed: do not wait for a grace
 	hurried sync.Once
-	done    chan struct{} // closed after everything below is final
+	done    chan struct{}           // closed after everything below is final
 	path    func(StreamName) string // where a stream's spill file is, if there is one
 
 	proc           *sandbox.Process
@@ -53,7 +54,10 @@ func newJob(id string, seq int64, spec Spec, path func(StreamName) string) *job 
 	return &job{
 		id: id, seq: seq, spec: spec, path: path,
 		stop: make(chan Cause, 1), hurry: make(chan struct{}), done: make(chan struct{}),
-		run: Run{ID: id, Owner: spec.Owner, Spec: spec, Status: StatusRunning, StartedAt: time.Now()},
+		run: Run{
+			ID: id, Owner: spec.Owner, Spec: spec, Status: StatusRunning, StartedAt: time.Now(),
+			Sandbox: SandboxFacts{Mode: spec.Mode}, // the rest is stamped when it settles
+		},
 	}
 }
 
@@ -83,8 +87,8 @@ func (j *job) snapshot(withTails bool) Run {
 	r := j.run
 	if !r.Status.Terminal() {
 		r.Duration = time.Since(r.StartedAt)
-		r.Stdout = j.peek(j.stdout, Stdout)
-		r.Stderr = j.peek(j.stderr, Stderr)
+		r.Stdout = j.peek(j.stdout, Stdout, withTails)
+		r.Stderr = j.peek(j.stderr, Stderr, withTails)
 	}
 	if !withTails {
 		r.Stdout.Tail, r.Stderr.Tail = nil, nil
@@ -93,17 +97,40 @@ func (j *job) snapshot(withTails bool) Run {
 }
 
 // peek is a stream as it is now.
-func (j *job) peek(log *output.Log, name StreamName) Stream {
+func (j *job) peek(log *output.Log, name StreamName, withTail bool) Stream {
 	if log == nil {
 		return Stream{}
 	}
 	st := log.Stat()
-	tail, _ := log.Tail()
-	s := Stream{Tail: tail, Truncated: st.Truncated, Bytes: st.Bytes}
-	if st.Truncated && st.HasFile {
+	s := Stream{Truncated: st.Truncated, Bytes: st.Bytes}
+	if withTail {
+		// The stream may have grown since; what is told must fit the tail.
+		var from int64
+		s.Tail, from = log.Tail()
+		s.Truncated, s.Bytes = from > 0, from+int64(len(s.Tail))
+	}
+	if s.Truncated && st.HasFile {
 		s.SpillPath = j.path(name)
 	}
 	return s
+}
+
+// reader opens the stream of a running job, so far; nil where it is incomplete.
+func (j *job) reader(name StreamName) (r io.ReadSeekCloser, size int64, running bool) {
+	j.mu.Lock()
+	log := j.stdout
+	if name == Stderr {
+		log = j.stderr
+	}
+	j.mu.Unlock()
+	if log == nil {
+		return nil, 0, false
+	}
+	r, size, err := log.Reader()
+	if err != nil {
+		return nil, 0, true
+	}
+	return r, size, true
 }
 
 func (r Run) stream(n StreamName) Stream {

@@ -27,8 +27,14 @@ type Manager struct {
 	recent   recent
 	seq      int64
 
-	jobs sync.WaitGroup
+	jobs    sync.WaitGroup
+	janitor *time.Ticker
+	closed  chan struct{} // closed when Shutdown ends
 }
+
+// sweepEvery is how often runs that have grown too old are looked for. They are
+// not shown from that moment on; only their files wait for the sweep.
+const sweepEvery = time.Minute
 
 // NewManager prepares the state directory and returns a Manager that runs commands in
 // s.Sandbox. Spill files of an earlier life are removed.
@@ -46,7 +52,23 @@ func NewManager(s Settings) (*Manager, error) {
 		running: map[string]*job{}, perOwner: map[Owner]int{},
 	}
 	m.recent = recent{keepFor: s.Retention, maxSpill: s.MaxStateBytes, forget: m.forget}
+	m.janitor, m.closed = time.NewTicker(sweepEvery), make(chan struct{})
+	go m.sweep()
 	return m, nil
+}
+
+// sweep forgets old runs even when nobody asks for any.
+func (m *Manager) sweep() {
+	for {
+		select {
+		case <-m.closed:
+			return
+		case now := <-m.janitor.C:
+			m.mu.Lock()
+			m.recent.expire(now)
+			m.mu.Unlock()
+		}
+	}
 }
 
 // Run runs one command in the foreground and returns the facts about it. That
@@ -120,15 +142,21 @@ func (m *Manager) Kill(ctx context.Context, c Caller, id, reason string) (KillOu
 		j.requestStop(CauseKill)
 		m.set.Logger.DebugContext(ctx, "kill requested", "id", id, "reason", reason)
 	}
-	return outcome, j.snapshot(false), nil
+	return outcome, j.snapshot(true), nil
 }
 
-// OpenStream opens the complete bytes of one stream of a run that spilled it.
-// Errors: CodeNotFound, CodeGone where no complete file exists.
+// OpenStream opens the complete bytes of one stream: of a settled run that spilled it, of a
+// running one so far. Errors: CodeNotFound, CodeGone where no complete file exists.
 func (m *Manager) OpenStream(c Caller, id string, name StreamName) (io.ReadSeekCloser, int64, time.Time, error) {
 	j, err := m.find(c, id)
 	if err != nil {
 		return nil, 0, time.Time{}, err
+	}
+	if r, size, running := j.reader(name); running {
+		if r == nil {
+			return nil, 0, time.Time{}, errGone(id, name)
+		}
+		return r, size, time.Now(), nil
 	}
 	if j.snapshot(false).stream(name).SpillPath == "" {
 		return nil, 0, time.Time{}, errGone(id, name)
@@ -299,5 +327,7 @@ func (m *Manager) Shutdown(hurry context.Context) {
 		m.mu.Unlock()
 		<-idle
 	}
+	m.janitor.Stop()
+	close(m.closed)
 	m.files.close()
 }

@@ -40,7 +40,7 @@ type Run struct {
 	Duration         time.Duration
 	DrainIncomplete  bool // a survivor held the pipes; output after the bound was dropped
 	SurvivorsKilled  int
-	CleanupTruncated bool // the tree could not be proven empty within the bound
+	CleanupIncomplete bool // the tree could not be proven empty within the bound
 	Usage            sandbox.Usage
 }
 

@@ -299,7 +299,7 @@ func (m *Manager) settle(j *job, cause Cause, cut, cleaned bool) {
 	r.Spec = j.spec.withoutSecrets()
 	r.FinishedAt = time.Now()
 	r.Duration = r.FinishedAt.Sub(r.StartedAt)
-	r.Cause, r.DrainIncomplete, r.CleanupTruncated = cause, cut, !cleaned
+	r.Cause, r.DrainIncomplete, r.CleanupIncomplete = cause, cut, !cleaned
 	r.SurvivorsKilled, r.Usage = j.proc.Survivors(), j.proc.Usage()
 	if cause != CauseNone {
 		r.SurvivorsKilled = 0 // the tree was killed as a whole; nothing outlived its shell
@@ -341,7 +341,7 @@ func outcome(p *sandbox.Process, cause Cause, r *Run) Status {
 // seal ends a log and returns what is kept of it.
 func (m *Manager) seal(j *job, log *output.Log, name StreamName) Stream {
 	log.Seal()
-	s := j.peek(log, name)
+	s := j.peek(log, name, true)
 	if err := log.Close(); err != nil {
 		m.set.Logger.Warn("closing a spill file failed", "id", j.id, "error", err)
 	}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bashd"
+	"bashd/internal/config"
+	"bashd/internal/exec"
+	"bashd/internal/httpapi"
+	"bashd/internal/metrics"
+	"bashd/internal/output"
+	"bashd/internal/peer"
+	"bashd/internal/sandbox"
+)
+
+// serve builds the service from the bottom up, serves until a signal or the end
+// of ctx, and takes it down in reverse.
+func serve(ctx context.Context, cfg config.Config, environ []string, signals <-chan os.Signal, stderr io.Writer) error {
+	log := newLogger(cfg, stderr)
+	// What this process makes is for its own eyes; commands get 022.
+	unix.Umask(0o077)
+	// Its memory and environment are not for other processes of the same user.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("prctl: %w", err)
+	}
+	st, err := openState(cfg.StateDir)
+	if err != nil {
+		return err
+	}
+	defer st.close()
+	if err := prepareWorkspace(cfg); err != nil {
+		return err
+	}
+	sb, err := newSandbox(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer sb.Close()
+	met := metrics.New(version())
+	announce(sb.Report(), met, log)
+	mgr, err := newManager(cfg, environ, sb, met, log)
+	if err != nil {
+		return err
+	}
+	checker, err := peer.New(sb.Trees, func(uid uint32) bool { return uid == uint32(os.Geteuid()) })
+	if err != nil {
+		return err
+	}
+	defer checker.Close()
+	sealer, err := output.NewSealer(st.key)
+	if err != nil {
+		return err
+	}
+	srv := httpapi.New(httpapi.Options{
+		Runner: mgr, Metrics: met, Logger: log, Sealer: sealer, Version: version(), OpenAPI: bashd.OpenAPI,
+		PeerCheck: func(c net.Conn) (bool, string) { v := checker.Check(c); return v.Command, v.Reason },
+		Ready:     mgr.Ready, AllowedHosts: cfg.AllowedHosts, AllowedOrigins: cfg.AllowedOrigins, MaxBodyBytes: cfg.MaxBodyBytes,
+	}).HTTPServer()
+	l, err := listen(ctx, cfg.Listen)
+	if err != nil {
+		mgr.Shutdown(ctx)
+		return err
+	}
+	log.Info("listening", "address", l.Addr().String(), "mode", "open", "version", version())
+	return untilStopped(ctx, cfg, srv, l, mgr, signals, log)
+}
+
+// untilStopped serves on l, and shuts down when asked to. A second signal skips the
+// waiting.
+func untilStopped(ctx context.Context, cfg config.Config, srv *http.Server, l net.Listener, mgr *exec.Manager, signals <-chan os.Signal, log *slog.Logger) error {
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(l) }()
+	select {
+	case err := <-served:
+		mgr.Shutdown(canceled())
+		return fmt.Errorf("serving: %w", err)
+	case sig := <-signals:
+		log.Info("shutting down", "signal", sig.String())
+	case <-ctx.Done():
+		log.Info("shutting down")
+	}
+	hurry, skip := context.WithCancel(context.Background())
+	defer skip()
+	go func() {
+		select {
+		case <-signals:
+			log.Info("shutting down at once")
+			skip()
+		case <-hurry.Done():
+		}
+	}()
+	// The listener stays while runs drain: /readyz has to be able to say so.
+	mgr.Shutdown(hurry)
+	closing, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := srv.Shutdown(closing); err != nil {
+		srv.Close()
+	}
+	<-served
+	log.Info("stopped")
+	return nil
+}
+
+func canceled() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+func newLogger(cfg config.Config, w io.Writer) *slog.Logger {
+	o := &slog.HandlerOptions{Level: cfg.LogLevel}
+	if cfg.LogFormat == config.LogFormatJSON {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+func newSandbox(ctx context.Context, cfg config.Config, log *slog.Logger) (*sandbox.Sandbox, error) {
+	hidden := append(slices.Clone([]string(cfg.HidePaths)), cfg.StateDir)
+	if cfg.WorkspaceLayout == config.LayoutOwner {
+		hidden = append(hidden, cfg.Workspace)
+	}
+	if cfg.TokensFile != "" {
+		hidden = append(hidden, cfg.TokensFile)
+	}
+	return sandbox.New(ctx, sandbox.Config{
+		Shell: shell(), Scratch: filepath.Join(cfg.StateDir, scratchName), Hidden: hidden,
+		Warm: cfg.WarmRunners, Subreaper: true, Logger: log,
+		Limits: sandbox.Limits{
+			OpenFiles: uint64(cfg.MaxOpenFiles), FileBytes: uint64(cfg.MaxFileBytes),
+			CPUSeconds: uint64(cfg.MaxCPUSeconds), Processes: uint64(cfg.MaxProcesses),
+		},
+	})
+}
+
+// shell is the bash that runs everything. Where there is none, each run says so.
+func shell() string {
+	if path, err := osexec.LookPath("bash"); err == nil && filepath.IsAbs(path) {
+		return path
+	}
+	return "/bin/bash"
+}
+
+// announce tells the operator, once, what this host enforces.
+func announce(r sandbox.Report, met *metrics.Metrics, log *slog.Logger) {
+	strongest := r.ReadOnly.Enforcement
+	if strongest == "" {
+		strongest = "none"
+	}
+	met.SandboxInfo(r.Tier, string(strongest), r.ABI)
+	log.Info("sandbox", "report", r.Summary())
+	for _, m := range []sandbox.Mode{sandbox.ReadOnly, sandbox.WorkspaceWrite} {
+		if mr := r.Mode(m); mr.Unavailable != "" {
+			log.Error("sandbox mode cannot be enforced; its commands are refused", "mode", m, "reason", mr.Unavailable)
+		} else {
+			log.Info("sandbox mode", "mode", m, "enforcement", mr.Enforcement, "gaps", mr.Gaps)
+		}
+	}
+	if os.Geteuid() == 0 {
+		log.Warn("running as root: confined commands run as uid 0 without capabilities and can read what root's file permissions allow; run bashd as a user of its own")
+	}
+}
+
+func newManager(cfg config.Config, environ []string, sb *sandbox.Sandbox, met *metrics.Metrics, log *slog.Logger) (*exec.Manager, error) {
+	var managed []exec.ManagedVar
+	for name, value := range cfg.ManagedEnv.Map() {
+		managed = append(managed, exec.ManagedVar{Name: name, Value: value})
+	}
+	slices.SortFunc(managed, func(a, b exec.ManagedVar) int { return strings.Compare(a.Name, b.Name) })
+	return exec.NewManager(exec.Settings{
+		StateDir: cfg.StateDir, Workspace: cfg.Workspace, WorkspaceShared: cfg.WorkspaceLayout == config.LayoutSingle,
+		DefaultMode: sandbox.Mode(cfg.SandboxMode), MaxMode: sandbox.Mode(cfg.SandboxMaxMode),
+		Timeout: cfg.Timeout, MaxTimeout: cfg.MaxTimeout, Grace: cfg.Grace, Drain: cfg.Drain,
+		MaxOutputBytes: cfg.MaxOutputBytes, MaxSpillBytes: cfg.MaxSpillBytes, MaxRunning: cfg.MaxRunning,
+		Retention: cfg.Retention, MaxStateBytes: cfg.MaxStateBytes,
+		Environ: environ, EnvKeep: cfg.EnvKeep, DSHHome: cfg.DSHHome, ManagedEnv: managed,
+		Sandbox: sb, Metrics: met, Logger: log,
+	})
+}

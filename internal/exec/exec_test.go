@@ -1,0 +1,282 @@
+package exec_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"bashd/internal/exec"
+	"bashd/internal/metrics"
+	"bashd/internal/sandbox"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fixture is a Manager over directories of its own.
+type fixture struct {
+	*exec.Manager
+	state, ws string
+	sandbox   *sandbox.Sandbox
+}
+
+func newFixture(tb testing.TB, change ...func(*exec.Settings)) *fixture {
+	tb.Helper()
+	base, err := filepath.EvalSymlinks(tb.TempDir())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	f := &fixture{state: base + "/state", ws: base + "/ws"}
+	for _, d := range []string{f.state, f.ws, f.state + "/probe"} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	f.sandbox, err = sandbox.New(context.Background(), sandbox.Config{
+		Shell: "/bin/bash", Scratch: f.state + "/probe", Hidden: []string{f.state, f.ws},
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s := exec.Settings{
+		StateDir: f.state, Workspace: f.ws, DefaultMode: sandbox.FullAccess, MaxMode: sandbox.FullAccess,
+		Timeout: time.Minute, MaxTimeout: 10 * time.Minute, Grace: time.Second, Drain: time.Second,
+		MaxOutputBytes: 64000, MaxSpillBytes: 1 << 20, MaxRunning: 8, Retention: time.Hour, MaxStateBytes: 1 << 30,
+		Environ: os.Environ(), DSHHome: "/dsh", Sandbox: f.sandbox, Metrics: metrics.New("test"),
+	}
+	for _, c := range change {
+		c(&s)
+	}
+	if f.Manager, err = exec.NewManager(s); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		hurry, cancel := context.WithCancel(context.Background())
+		cancel()
+		f.Shutdown(hurry)
+		f.sandbox.Close()
+	})
+	return f
+}
+
+var (
+	alice = exec.Caller{Owner: "aaaa"}
+	bob   = exec.Caller{Owner: "bbbb"}
+	none  = exec.Caller{}
+)
+
+func (f *fixture) mustRun(tb testing.TB, c exec.Caller, r exec.Request) exec.Run {
+	tb.Helper()
+	run, err := f.Run(tb.Context(), c, r)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return run
+}
+
+// inBackground runs r and returns its id as soon as it shows in the list.
+func (f *fixture) inBackground(tb testing.TB, ctx context.Context, c exec.Caller, r exec.Request) (id string, result <-chan exec.Run) {
+	tb.Helper()
+	before := f.ids(tb, c)
+	done := make(chan exec.Run, 1)
+	go func() {
+		run, err := f.Run(ctx, c, r)
+		if err != nil {
+			tb.Error(err)
+		}
+		done <- run
+	}()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		for id := range f.ids(tb, c) {
+			if !before[id] {
+				return id, done
+			}
+		}
+	}
+	tb.Fatal("the run does not show in the list")
+	return "", nil
+}
+
+func (f *fixture) ids(tb testing.TB, c exec.Caller) map[string]bool {
+	tb.Helper()
+	runs, _, err := f.List(c, exec.ListOptions{Limit: exec.MaxPage})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ids := map[string]bool{}
+	for _, r := range runs {
+		ids[r.ID] = true
+	}
+	return ids
+}
+
+// awaitOutput waits until the run has printed want.
+func (f *fixture) awaitOutput(tb testing.TB, c exec.Caller, id, want string) {
+	tb.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if r, err := f.Get(c, id); err == nil && strings.Contains(string(r.Stdout.Tail), want) {
+			return
+		}
+	}
+	tb.Fatalf("the run did not print %q", want)
+}
+
+func code(err error) exec.Code {
+	if e, ok := errors.AsType[*exec.Error](err); ok {
+		return e.Code
+	}
+	return ""
+}
+
+// TestFence: a run is there for its owner; for everybody else it is as if it were not.
+// What nobody owns is everybody's.
+func TestFence(t *testing.T) {
+	f := newFixture(t)
+	mine := f.mustRun(t, alice, exec.Request{Command: "seq 100000"})
+	nobodys := f.mustRun(t, none, exec.Request{Command: "seq 100000"})
+	_, unknown := f.Get(bob, "bash-aaaaaaaaaaaaaaaaaaaaaaaaaa")
+	for _, c := range []exec.Caller{bob, none} {
+		for name, call := range map[string]func(id string) error{
+			"get":    func(id string) error { _, err := f.Get(c, id); return err },
+			"kill":   func(id string) error { _, _, err := f.Kill(t.Context(), c, id, ""); return err },
+			"stream": func(id string) error { return closing(f.OpenStream(c, id, exec.Stdout)) },
+		} {
+			if err := call(mine.ID); code(err) != exec.CodeNotFound || strings.ReplaceAll(err.Error(), mine.ID, "") != strings.ReplaceAll(unknown.Error(), "bash-aaaaaaaaaaaaaaaaaaaaaaaaaa", "") {
+				t.Errorf("%s by %q: %v, want the answer to an unknown id, %v", name, c.Owner, err, unknown)
+			}
+			if err := call(nobodys.ID); err != nil {
+				t.Errorf("%s by %q of nobody's: %v", name, c.Owner, err)
+			}
+		}
+		if f.ids(t, c)[mine.ID] || !f.ids(t, c)[nobodys.ID] {
+			t.Errorf("%q lists %v", c.Owner, f.ids(t, c))
+		}
+	}
+	if ids := f.ids(t, alice); !ids[mine.ID] || !ids[nobodys.ID] {
+		t.Errorf("the owner lists %v", ids)
+	}
+}
+
+func closing(f io.Closer, _ int64, _ time.Time, err error) error {
+	if err == nil {
+		f.Close()
+	}
+	return err
+}
+
+// TestFirstCauseWins: whatever comes together, one cause is told, and the facts fit it.
+func TestFirstCauseWins(t *testing.T) {
+	f := newFixture(t)
+	for range 20 {
+		ctx, cancel := context.WithCancel(t.Context())
+		limit := 100 * time.Millisecond
+		id, result := f.inBackground(t, ctx, alice, exec.Request{Command: "sleep 30", Timeout: &limit})
+		go cancel()
+		go func() { _, _, _ = f.Kill(context.Background(), alice, id, "test") }()
+		run := <-result
+		if !run.Status.Terminal() || run.Cause == exec.CauseNone || (run.TimedOut() && run.Aborted()) {
+			t.Fatalf("got %+v", run)
+		}
+		again, err := f.Get(alice, id)
+		if err != nil || again.Cause != run.Cause || again.Status != run.Status {
+			t.Fatalf("later it was %v %v (%v), at first %v %v", again.Status, again.Cause, err, run.Status, run.Cause)
+		}
+	}
+}
+
+// TestKillAfterTheEnd changes nothing.
+func TestKillAfterTheEnd(t *testing.T) {
+	f := newFixture(t)
+	run := f.mustRun(t, alice, exec.Request{Command: "echo r; exit 7"})
+	for range 3 {
+		outcome, after, err := f.Kill(t.Context(), alice, run.ID, "")
+		if err != nil || outcome != exec.AlreadyFinished || after.Status != exec.StatusCompleted || *after.ExitCode != 7 || after.Cause != exec.CauseNone {
+			t.Errorf("%v %+v %v", outcome, after, err)
+		}
+	}
+}
+
+// TestKillStatusIsStopping: between the signal and the end the status says so, and a
+// trap's exit code survives.
+func TestKillStatusIsStopping(t *testing.T) {
+	f := newFixture(t)
+	id, result := f.inBackground(t, t.Context(), alice, exec.Request{Command: `trap 'echo bye; read -t 0.3 <> <(:); exit 9' TERM; echo up; while :; do read -t 0.05 <> <(:); done`})
+	f.awaitOutput(t, alice, id, "up")
+	outcome, _, err := f.Kill(t.Context(), alice, id, "")
+	if err != nil || outcome != exec.KillRequested {
+		t.Fatal(outcome, err)
+	}
+	f.awaitOutput(t, alice, id, "bye")
+	if r, err := f.Get(alice, id); err != nil || r.Status != exec.StatusStopping {
+		t.Errorf("status %v (%v), want stopping", r.Status, err)
+	}
+	run := <-result
+	if run.Status != exec.StatusKilled || run.ExitCode == nil || *run.ExitCode != 9 || run.Cause != exec.CauseKill || run.Aborted() {
+		t.Errorf("got %+v", run)
+	}
+}
+
+// TestLimits: more than allowed is refused before anything is spent, and room is
+// there again afterwards.
+func TestLimits(t *testing.T) {
+	f := newFixture(t, func(s *exec.Settings) { s.MaxRunning = 4 })
+	ctx, cancel := context.WithCancel(t.Context())
+	var results []<-chan exec.Run
+	start := func(c exec.Caller) {
+		_, r := f.inBackground(t, ctx, c, exec.Request{Command: "sleep 30"})
+		results = append(results, r)
+	}
+	start(alice)
+	start(alice)
+	_, err := f.Run(t.Context(), alice, exec.Request{Command: "true"})
+	if code(err) != exec.CodeLimitReached {
+		t.Errorf("alice's third of a half of four: %v", err)
+	}
+	start(bob)
+	start(none)
+	if _, err := f.Run(t.Context(), exec.Caller{Owner: "cccc"}, exec.Request{Command: "true"}); code(err) != exec.CodeLimitReached {
+		t.Errorf("the fifth of four: %v", err)
+	}
+	cancel()
+	for _, r := range results {
+		if run := <-r; run.Cause != exec.CauseDisconnect || !run.Aborted() {
+			t.Errorf("got %+v", run)
+		}
+	}
+	f.mustRun(t, alice, exec.Request{Command: "true"})
+}
+
+// TestShutdown: what may finish in the drain time does, the rest is killed, nothing
+// new is taken, and nothing is left running.
+func TestShutdown(t *testing.T) {
+	f := newFixture(t, func(s *exec.Settings) { s.Drain = 400 * time.Millisecond; s.Grace = 300 * time.Millisecond })
+	short, shortResult := f.inBackground(t, t.Context(), alice, exec.Request{Command: "echo up; sleep 0.2; echo finished"})
+	long, longResult := f.inBackground(t, t.Context(), bob, exec.Request{Command: "trap '' TERM; echo up; while :; do sleep 1; done"})
+	f.awaitOutput(t, alice, short, "up")
+	f.awaitOutput(t, bob, long, "up")
+	done := make(chan struct{})
+	go func() { f.Shutdown(context.Background()); close(done) }()
+	for len(f.Ready()) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := f.Run(t.Context(), alice, exec.Request{Command: "true"}); code(err) != exec.CodeShuttingDown {
+		t.Errorf("a run during the drain: %v", err)
+	}
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("it does not end")
+	}
+	if run := <-shortResult; run.Status != exec.StatusCompleted || !strings.Contains(string(run.Stdout.Tail), "finished") {
+		t.Errorf("the short one: %+v", run)
+	}
+	if run := <-longResult; run.Cause != exec.CauseShutdown || !run.Aborted() || run.Signal != 9 {
+		t.Errorf("the long one: %+v", run)
+	}
+}
