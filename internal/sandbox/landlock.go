@@ -36,9 +36,6 @@ func handledBy(abi int, rights uint64) uint64 {
 	return rights
 }
 
-// signalScope is the whole of the sweeper's domain.
-const signalScope = ll.ScopeSignal
-
 // scopesBy is what of signals and abstract sockets can be kept inside the domain.
 func scopesBy(abi int) uint64 {
 	if abi < 6 {
@@ -81,6 +78,12 @@ func (r *ruleset) close() {
 	if r != nil {
 		unix.Close(r.fd)
 	}
+}
+
+// duplicate returns a descriptor of the ruleset that outlives it, to be closed by the caller.
+func (r *ruleset) duplicate() (int, error) {
+	fd, err := unix.FcntlInt(uintptr(r.fd), unix.F_DUPFD_CLOEXEC, 0)
+	return fd, os.NewSyscallError("fcntl", err)
 }
 
 // allow grants rights at and below the file that fd names; isDir keeps rights

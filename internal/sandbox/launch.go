@@ -137,12 +137,12 @@ func (s *Sandbox) openRules(l *launch, p Policy, job *runner.Job) error {
 	}
 	l.fds = append(l.fds, write.fd)
 	job.Rulesets = 2
-	if scopes := scopesBy(s.abi); scopes != 0 {
-		domain, err := newRuleset(0, signalScope)
+	if s.domain != nil {
+		fd, err := s.domain.duplicate()
 		if err != nil {
 			return err
 		}
-		l.fds = append(l.fds, domain.fd)
+		l.fds = append(l.fds, fd)
 		job.Sweeper = true
 	}
 	return nil

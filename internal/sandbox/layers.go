@@ -13,6 +13,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// sweeperDomain builds the ruleset of the outermost domain, the sweeper's, which
+// is there to scope signals; nil where the kernel cannot. A layer that does not speak of REFER
+// denies it all the same, so this one grants it everywhere.
+func sweeperDomain(abi int) (*ruleset, error) {
+	if scopesBy(abi) == 0 {
+		return nil, nil
+	}
+	r, err := newRuleset(ll.AccessFSRefer, ll.ScopeSignal)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.allowPath("/", ll.AccessFSRefer); err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
 // writeLayer builds the ruleset of what p may write. It is made anew for every
 // command: it names the command's own temporary directory.
 func writeLayer(abi int, p Policy) (*ruleset, error) {
@@ -161,8 +179,7 @@ func (c *readLayers) take(exceptions []string) (int, error) {
 		l = built
 	}
 	c.touch(key)
-	fd, err := unix.FcntlInt(uintptr(l.rules.fd), unix.F_DUPFD_CLOEXEC, 0)
-	return fd, os.NewSyscallError("fcntl", err)
+	return l.rules.duplicate()
 }
 
 func (c *readLayers) put(key string, l *readLayer) {

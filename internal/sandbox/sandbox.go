@@ -33,6 +33,7 @@ type Sandbox struct {
 	abi    int
 	report Report
 	layers readLayers
+	domain *ruleset // the sweeper's; nil where trees are killed without one
 	family family
 	pool   *pool
 	reaper *reaper
@@ -70,6 +71,10 @@ func New(ctx context.Context, cfg Config) (*Sandbox, error) {
 		s.report = unavailable(err.Error())
 		return s, nil
 	}
+	if s.domain, err = sweeperDomain(abi); err != nil {
+		s.report = unavailable(err.Error())
+		return s, nil
+	}
 	s.report = s.probe(ctx)
 	return s, nil
 }
@@ -90,6 +95,7 @@ func (s *Sandbox) Close() {
 		s.family.dismissAll()
 		s.family.wg.Wait()
 		s.layers.close()
+		s.domain.close()
 		if s.reaper != nil {
 			s.reaper.close()
 		}

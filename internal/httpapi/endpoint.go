@@ -1,0 +1,124 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"bashd/internal/exec"
+)
+
+// reply writes an answer that nothing can refuse any more.
+type reply func(w http.ResponseWriter, r *http.Request)
+
+// endpoint is a handler: it returns an answer, or an error that becomes a problem.
+type endpoint func(r *http.Request) (reply, error)
+
+// handle makes a handler of e. query names the query parameters that e reads;
+// any other is an error.
+func (s *Server) handle(e endpoint, query ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		err := checkQuery(r, query)
+		var answer reply
+		if err == nil {
+			answer, err = e(r)
+		}
+		s.finish(w, r, answer, err)
+	}
+}
+
+// handleBody makes a handler of an endpoint that takes a JSON body. decode is
+// also asked about an empty body.
+func handleBody[T any](s *Server, decode func([]byte) (T, error), e func(*http.Request, T) (reply, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		err := checkQuery(r, nil)
+		var in T
+		if err == nil {
+			in, err = readBody(s, w, r, decode)
+		}
+		var answer reply
+		if err == nil {
+			answer, err = e(r, in)
+		}
+		s.finish(w, r, answer, err)
+	}
+}
+
+func (s *Server) finish(w http.ResponseWriter, r *http.Request, answer reply, err error) {
+	if err != nil {
+		s.problem(w, r, err)
+		return
+	}
+	answer(w, r)
+}
+
+// checkQuery refuses a query that is malformed or holds a parameter that is
+// not in known. Non-API routes are held to it too: none takes a parameter.
+func checkQuery(r *http.Request, known []string) error {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return invalid("query", "is malformed")
+	}
+	var errs fieldErrors
+	for name := range values {
+		if !slices.Contains(known, name) {
+			errs.add(name, "unknown query parameter")
+		}
+	}
+	return errs.err()
+}
+
+// oneQuery returns the only value of a query parameter, or "" without one.
+func oneQuery(r *http.Request, name string) (string, error) {
+	switch values := r.URL.Query()[name]; {
+	case len(values) > 1:
+		return "", invalid(name, "must be given once")
+	case len(values) == 1 && values[0] == "":
+		return "", invalid(name, "must not be empty; leave it out instead")
+	case len(values) == 1:
+		return values[0], nil
+	}
+	return "", nil
+}
+
+// asJSON answers v. Control characters are escaped, so that no output of a
+// command reaches a terminal raw; < and > are not, so that output stays readable.
+func asJSON(status int, v any) reply {
+	return func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, status, "application/json", v) }
+}
+
+func asBytes(contentType string, body []byte) reply {
+	return func(w http.ResponseWriter, _ *http.Request) { writeBody(w, http.StatusOK, contentType, body) }
+}
+
+// writeJSON panics where v cannot be encoded: that is a mistake of ours, and
+// nothing was written yet, so the caller gets a 500.
+func writeJSON(w http.ResponseWriter, status int, contentType string, v any) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		panic(err)
+	}
+	writeBody(w, status, contentType, b.Bytes())
+}
+
+// writeBody ignores a failed write: the client is gone, and the connection
+// says so by itself.
+func writeBody(w http.ResponseWriter, status int, contentType string, body []byte) {
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+func invalid(field, message string) *exec.Error {
+	return &exec.Error{
+		Code:    exec.CodeInvalidArgument,
+		Message: field + ": " + message,
+		Fields:  []exec.FieldError{{Field: field, Message: message}},
+	}
+}

@@ -1,0 +1,308 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"bashd"
+	"bashd/internal/exec"
+	"bashd/internal/httpapi/apitest"
+	"bashd/internal/metrics"
+	"bashd/internal/output"
+	"bashd/internal/sandbox"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakeRunner answers from fields and remembers what it was asked. Methods
+// without a function know no run.
+type fakeRunner struct {
+	mu     sync.Mutex
+	ran    []exec.Request
+	caller exec.Caller
+
+	run    func(ctx context.Context, r exec.Request) (exec.Run, error)
+	get    func(c exec.Caller, id string) (exec.Run, error)
+	list   func(c exec.Caller, o exec.ListOptions) ([]exec.Run, int64, error)
+	kill   func(id, reason string) (exec.KillOutcome, exec.Run, error)
+	stream func(id string, s exec.StreamName) (io.ReadSeekCloser, int64, time.Time, error)
+	info   exec.Info
+}
+
+func (f *fakeRunner) Run(ctx context.Context, c exec.Caller, r exec.Request) (exec.Run, error) {
+	f.mu.Lock()
+	f.ran, f.caller = append(f.ran, r), c
+	f.mu.Unlock()
+	if f.run == nil {
+		return sampleRun(), nil
+	}
+	return f.run(ctx, r)
+}
+
+func (f *fakeRunner) Get(c exec.Caller, id string) (exec.Run, error) {
+	if f.get == nil {
+		return exec.Run{}, noRun(id)
+	}
+	return f.get(c, id)
+}
+
+func (f *fakeRunner) List(c exec.Caller, o exec.ListOptions) ([]exec.Run, int64, error) {
+	if f.list == nil {
+		return nil, 0, nil
+	}
+	return f.list(c, o)
+}
+
+func (f *fakeRunner) Kill(_ context.Context, _ exec.Caller, id, reason string) (exec.KillOutcome, exec.Run, error) {
+	if f.kill == nil {
+		return "", exec.Run{}, noRun(id)
+	}
+	return f.kill(id, reason)
+}
+
+func (f *fakeRunner) OpenStream(_ exec.Caller, id string, s exec.StreamName) (io.ReadSeekCloser, int64, time.Time, error) {
+	if f.stream == nil {
+		return nil, 0, time.Time{}, noRun(id)
+	}
+	return f.stream(id, s)
+}
+
+func (f *fakeRunner) Info() exec.Info { return f.info }
+
+func (f *fakeRunner) requests() []exec.Request {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ran
+}
+
+func noRun(id string) error {
+	return &exec.Error{Code: exec.CodeNotFound, Message: "no run \"" + id + "\""}
+}
+
+const sampleID = "bash-mfrggzdfmztwq2lknnwg23tpob"
+
+// sampleRun is a settled run without anything special.
+func sampleRun() exec.Run {
+	started := time.Date(2026, 1, 2, 3, 4, 5, 6_000_000, time.FixedZone("", 3600))
+	return exec.Run{
+		ID: sampleID, Status: exec.StatusCompleted, ExitCode: new(0),
+		Spec: exec.Spec{
+			Command: "echo hi", Workdir: "/w", Timeout: time.Second, Mode: "read-only", WorkspaceRoot: "/w",
+			StdoutMaxBytes: 64000, StderrMaxBytes: 64000, Encoding: exec.EncodingText,
+		},
+		Stdout:    exec.Stream{Tail: []byte("hi\n"), Bytes: 3},
+		Sandbox:   exec.SandboxFacts{Mode: "read-only", Enforcement: "full"},
+		StartedAt: started, FinishedAt: started.Add(7 * time.Millisecond), Duration: 7 * time.Millisecond,
+	}
+}
+
+func sampleInfo() exec.Info {
+	return exec.Info{
+		DefaultMode: "read-only", MaxMode: "workspace-write",
+		ManagedEnv: []exec.ManagedVar{{Name: "DSH_SHELL", Value: "secret-fact", Source: "built-in"}},
+		Sandbox: sandbox.Report{
+			Tier: "C", ABI: 7, Cleanup: "domain",
+			ReadOnly:       sandbox.ModeReport{Enforcement: "full"},
+			WorkspaceWrite: sandbox.ModeReport{Enforcement: "partial", Gaps: []string{"metadata"}},
+		},
+		Limits: exec.Limits{
+			Timeout: 2 * time.Minute, MaxTimeout: 10 * time.Minute, Grace: 3 * time.Second, MaxCommandBytes: 1 << 20,
+			MaxOutputBytes: 64000, MaxSpillBytes: 1 << 26, MaxRunning: 256, MaxRunningPerOwner: 128,
+			Command: sandbox.Limits{OpenFiles: 4096, FileBytes: 1 << 32},
+		},
+	}
+}
+
+// syncBuffer is a log that a test may read while the server writes it.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// fixture is a server on a socket of its own, and a client for it.
+type fixture struct {
+	*Server
+	runner *fakeRunner
+	logs   *syncBuffer
+	addr   string
+	client *http.Client
+}
+
+func options() (Options, *fakeRunner, *syncBuffer) {
+	runner, logs := &fakeRunner{info: sampleInfo()}, &syncBuffer{}
+	sealer, err := output.NewSealer(bytes.Repeat([]byte{7}, 32))
+	if err != nil {
+		panic(err)
+	}
+	return Options{
+		Runner: runner, Metrics: metrics.New("test"), Sealer: sealer, Version: "v0", OpenAPI: bashd.OpenAPI,
+		Logger:    slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		PeerCheck: func(net.Conn) (bool, string) { return false, "" },
+		Ready:     func() []string { return nil },
+	}, runner, logs
+}
+
+func newFixture(t *testing.T, change ...func(*Options)) *fixture {
+	t.Helper()
+	return newTunedFixture(t, func(*Server) {}, change...)
+}
+
+// newTunedFixture shortens timeouts before anybody reads them.
+func newTunedFixture(t *testing.T, tune func(*Server), change ...func(*Options)) *fixture {
+	t.Helper()
+	o, runner, logs := options()
+	for _, c := range change {
+		c(&o)
+	}
+	s := New(o)
+	s.clientPoll = 20 * time.Millisecond
+	tune(s)
+	f := &fixture{Server: s, runner: runner, logs: logs}
+	f.addr, f.client = f.serve(t, "tcp", "127.0.0.1:0")
+	return f
+}
+
+func (f *fixture) serve(t *testing.T, network, address string) (addr string, client *http.Client) {
+	t.Helper()
+	l, err := net.Listen(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := f.HTTPServer()
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(l) }()
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, l.Addr().String())
+	}, DisableCompression: true}
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		server.Close()
+		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	return l.Addr().String(), &http.Client{Transport: transport}
+}
+
+// answer is a response with its body read.
+type answer struct {
+	*http.Response
+	body []byte
+}
+
+func (a answer) problem(t *testing.T) problemBody {
+	t.Helper()
+	var p problemBody
+	if err := json.Unmarshal(a.body, &p); err != nil {
+		t.Fatalf("%d: %v: %q", a.StatusCode, err, a.body)
+	}
+	return p
+}
+
+// request builds one; headers are "Name: value", Host among them.
+func (f *fixture) request(t *testing.T, method, path, body string, headers ...string) *http.Request {
+	t.Helper()
+	var reader io.Reader
+	if body != "" {
+		reader = strings.NewReader(body)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+f.addr+path, reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		switch {
+		case name == "Host":
+			r.Host = value
+		case name == "Content-Type":
+			r.Header.Set(name, value)
+		default:
+			r.Header.Add(name, value)
+		}
+	}
+	return r
+}
+
+// send sends r and holds the answer against the document.
+func (f *fixture) send(t *testing.T, r *http.Request) answer {
+	t.Helper()
+	resp, err := f.client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	apitest.Validate(t, r, resp, body)
+	return answer{resp, body}
+}
+
+func (f *fixture) do(t *testing.T, method, path, body string, headers ...string) answer {
+	t.Helper()
+	return f.send(t, f.request(t, method, path, body, headers...))
+}
+
+// wantProblem checks status and code, and that each of the fields is named.
+func (a answer) wantProblem(t *testing.T, status int, code exec.Code, fields ...string) problemBody {
+	t.Helper()
+	p := a.problem(t)
+	if a.StatusCode != status || p.Status != status || p.Code != code || p.RequestID != a.Header.Get("X-Request-Id") {
+		t.Errorf("got %d %+v, want %d %s", a.StatusCode, p, status, code)
+	}
+	for _, field := range fields {
+		if !strings.Contains(string(a.body), `{"field":"`+field+`",`) {
+			t.Errorf("field %q is not named: %s", field, a.body)
+		}
+	}
+	return p
+}
+
+// wantNothingRun fails where the runner was asked to run something.
+func (f *fixture) wantNothingRun(t *testing.T) {
+	t.Helper()
+	if ran := f.runner.requests(); len(ran) > 0 {
+		t.Errorf("%d commands were run", len(ran))
+	}
+}
+
+// eventually waits for what another goroutine is about to do.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for range 500 {
+		if ok() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("never: %s", what)
+}

@@ -1,0 +1,69 @@
+package httpapi
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+
+	"bashd/internal/exec"
+)
+
+// routes is every route and what a request passes on its way there.
+func (s *Server) routes() *chi.Mux {
+	r := chi.NewRouter()
+	r.Use(s.observe, s.recoverPanics, commonHeaders, s.refuseCommands, s.refuseForwarded, s.checkHost, s.checkOrigin)
+	r.NotFound(s.notFound)
+	r.MethodNotAllowed(s.methodNotAllowed)
+
+	get(r, "/healthz", s.handle(s.healthz))
+	get(r, "/readyz", s.handle(s.readyz))
+	get(r, "/metrics", s.o.Metrics.Handler().ServeHTTP)
+	get(r, "/openapi.yaml", s.handle(s.openAPI))
+
+	r.Group(func(r chi.Router) {
+		r.Use(s.identify)
+		get(r, "/v1/info", s.handle(s.info))
+		r.Post("/v1/runs", handleBody(s, decodeRun, s.createRun))
+		get(r, "/v1/runs", s.handle(s.listRuns, "status", "limit", "cursor"))
+		get(r, "/v1/runs/{id}", s.handle(s.getRun))
+		r.Post("/v1/runs/{id}/kill", handleBody(s, decodeKill, s.killRun))
+		get(r, "/v1/runs/{id}/streams/{stream}", s.handle(s.runStream))
+	})
+	return r
+}
+
+// get routes GET and HEAD; net/http leaves out the body of the latter.
+func get(r chi.Router, pattern string, h http.HandlerFunc) {
+	r.Get(pattern, h)
+	r.Head(pattern, h)
+}
+
+func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
+	s.problem(w, r, &exec.Error{Code: exec.CodeNotFound, Message: "there is nothing at this path; GET /openapi.yaml lists what there is"})
+}
+
+// methodNotAllowed answers 405, or 404 where the path has no method at all
+// (the router asks here for any method it has not heard of).
+func (s *Server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
+	allow := s.allowed(r)
+	if len(allow) == 0 {
+		s.notFound(w, r)
+		return
+	}
+	list := strings.Join(allow, ", ")
+	w.Header().Set("Allow", list)
+	s.problem(w, r, &exec.Error{Code: codeMethodNotAllowed, Message: "this path answers " + list})
+}
+
+func (s *Server) allowed(r *http.Request) []string {
+	path := r.URL.RawPath
+	if path == "" {
+		path = r.URL.Path
+	}
+	methods := []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete}
+	return slices.DeleteFunc(methods, func(m string) bool {
+		return !s.router.Match(chi.NewRouteContext(), m, path)
+	})
+}

@@ -1,0 +1,16 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/go-chi/chi/v5"
+)
+
+// getRun is GET /v1/runs/{id}.
+func (s *Server) getRun(r *http.Request) (reply, error) {
+	run, err := s.o.Runner.Get(stateOf(r).caller, chi.URLParam(r, "id"))
+	if err != nil {
+		return nil, err
+	}
+	return asJSON(http.StatusOK, encodeRun(run)), nil
+}

@@ -1,0 +1,122 @@
+package httpapi
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"bashd/internal/exec"
+	"bashd/internal/metrics"
+	"bashd/internal/output"
+)
+
+// Bounds of what a connection may cost.
+const (
+	headerTimeout   = 10 * time.Second
+	bodyTimeout     = 60 * time.Second // for the whole body, once the header is there
+	placeTimeout    = 10 * time.Second // for a place among the large bodies
+	idleTimeout     = 2 * time.Minute
+	maxHeaderBytes  = 64 << 10
+	defaultMaxBody  = 8 << 20
+	smallBody       = 256 << 10 // bodies up to here are read without waiting
+	largeBodies     = 4         // bodies beyond smallBody that are in memory at once
+	clientPollEvery = 500 * time.Millisecond
+)
+
+// Runner is what this package asks of the domain; *exec.Manager is one. Its
+// errors are *exec.Error; any other error is answered as INTERNAL.
+type Runner interface {
+	// Run runs r to its end. The end of ctx means that the caller went away.
+	Run(ctx context.Context, c exec.Caller, r exec.Request) (exec.Run, error)
+	Get(c exec.Caller, id string) (exec.Run, error)
+	// List returns runs, newest first, and where to go on (0: nowhere).
+	List(c exec.Caller, o exec.ListOptions) ([]exec.Run, int64, error)
+	Kill(ctx context.Context, c exec.Caller, id, reason string) (exec.KillOutcome, exec.Run, error)
+	OpenStream(c exec.Caller, id string, stream exec.StreamName) (io.ReadSeekCloser, int64, time.Time, error)
+	Info() exec.Info
+}
+
+// Options are what a [Server] is made of. All fields are required unless their
+// comment says otherwise.
+type Options struct {
+	Runner  Runner
+	Metrics *metrics.Metrics
+	Logger  *slog.Logger
+	Sealer  *output.Sealer // seals the cursors of lists
+	Version string         // told by /v1/info
+	OpenAPI []byte         // served as /openapi.yaml
+
+	// PeerCheck says whether the other end of an accepted connection may be one
+	// of our own commands, and why. It is asked once a connection, at its first
+	// request. Without it every connection is refused.
+	PeerCheck func(net.Conn) (command bool, reason string)
+
+	// Ready returns the reasons why the service should get no work; none: it is ready.
+	Ready func() []string
+
+	AllowedHosts   []string // names, with or without a port, besides loopback ones; may be empty
+	AllowedOrigins []string // scheme://host[:port], besides a request's own host; may be empty
+	MaxBodyBytes   int64    // largest body; 0: 8 MiB
+}
+
+// Server answers the REST API. Use [New].
+type Server struct {
+	o           Options
+	log         *slog.Logger
+	router      *chi.Mux
+	hosts       hostList
+	origins     map[origin]bool
+	largeBodies chan struct{} // a place for each large body in memory
+
+	bodyTimeout  time.Duration
+	placeTimeout time.Duration
+	clientPoll   time.Duration
+}
+
+// New returns a Server. It starts nothing.
+func New(o Options) *Server {
+	if o.MaxBodyBytes == 0 {
+		o.MaxBodyBytes = defaultMaxBody
+	}
+	s := &Server{
+		o:           o,
+		log:         o.Logger,
+		hosts:       newHostList(o.AllowedHosts),
+		origins:     newOrigins(o.AllowedOrigins),
+		largeBodies: make(chan struct{}, largeBodies),
+
+		bodyTimeout:  bodyTimeout,
+		placeTimeout: placeTimeout,
+		clientPoll:   clientPollEvery,
+	}
+	s.router = s.routes()
+	return s
+}
+
+// Handler returns the API without a server around it. It answers 403 to
+// whatever did not come through [Server.ConnContext].
+func (s *Server) Handler() http.Handler { return s.router }
+
+// HTTPServer returns a server that is ready to Serve any listener: HTTP/1 and
+// unencrypted HTTP/2, bounded headers, and no bound on how long an answer may
+// take, since a run may take minutes. The caller shuts it down.
+func (s *Server) HTTPServer() *http.Server {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Server{
+		Handler:                      s.Handler(),
+		ConnContext:                  s.ConnContext,
+		Protocols:                    &protocols,
+		ReadHeaderTimeout:            headerTimeout,
+		IdleTimeout:                  idleTimeout,
+		MaxHeaderBytes:               maxHeaderBytes,
+		ErrorLog:                     slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		DisableGeneralOptionsHandler: true, // "OPTIONS *" passes our checks like everything else
+	}
+}
