@@ -29,6 +29,7 @@ type Manager struct {
 
 	jobs    sync.WaitGroup
 	janitor *time.Ticker
+	closing sync.Once
 	closed  chan struct{} // closed when Shutdown ends
 }
 
@@ -78,15 +79,15 @@ func (m *Manager) sweep() {
 func (m *Manager) Run(ctx context.Context, c Caller, r Request) (Run, error) {
 	spec, err := m.Resolve(c, r)
 	if err != nil {
-		return Run{}, m.rejected(err)
+		return Run{}, err
 	}
 	j, err := m.admit(spec)
 	if err != nil {
-		return Run{}, m.rejected(err)
+		return Run{}, err
 	}
-	if err := m.launch(ctx, j); err != nil {
+	if err := m.launch(j); err != nil {
 		m.release(j)
-		return Run{}, m.rejected(m.startError(spec.Mode, err))
+		return Run{}, m.startError(spec.Mode, err)
 	}
 	stop := context.AfterFunc(ctx, func() { j.requestStop(CauseDisconnect) })
 	defer stop()
@@ -233,14 +234,6 @@ func (m *Manager) startError(mode sandbox.Mode, err error) *Error {
 	return &Error{Code: CodeInternal, Message: "the command could not be started", Err: err}
 }
 
-// rejected counts a refusal.
-func (m *Manager) rejected(err error) error {
-	if e, ok := errors.AsType[*Error](err); ok {
-		m.set.Metrics.Rejected(string(e.Code))
-	}
-	return err
-}
-
 // Info tells what callers may know of the configuration.
 func (m *Manager) Info() Info {
 	vars := []ManagedVar{}
@@ -295,7 +288,7 @@ func (m *Manager) Ready() []string {
 
 // Shutdown takes no more work, lets runs finish for the drain time, then stops what is left
 // with grace, and returns when nothing runs. When hurry ends, what waits is
-// skipped and everything is killed at once.
+// skipped and everything is killed at once. It may be called again.
 func (m *Manager) Shutdown(hurry context.Context) {
 	m.mu.Lock()
 	m.draining = true
@@ -327,7 +320,9 @@ func (m *Manager) Shutdown(hurry context.Context) {
 		m.mu.Unlock()
 		<-idle
 	}
-	m.janitor.Stop()
-	close(m.closed)
-	m.files.close()
+	m.closing.Do(func() {
+		m.janitor.Stop()
+		close(m.closed)
+		m.files.close()
+	})
 }

@@ -3,27 +3,27 @@ package exec
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
 	"bashd/internal/sandbox"
 )
 
-// EnvName is what a name in a request's env must match.
-var EnvName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+// envName is what a name in a request's env must match.
+var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // Resolve makes the Spec of a Request: defaults filled, caps applied, paths absolute,
 // the workdir looked at. Errors: CodeInvalidArgument (with every field that is wrong),
 // CodeModeNotAllowed, CodeWorkdirUnusable, CodeInternal.
 func (m *Manager) Resolve(c Caller, r Request) (Spec, error) {
-	if err := check(r); err != nil {
-		return Spec{}, err
+	if fields := Check(r); len(fields) > 0 {
+		return Spec{}, &Error{Code: CodeInvalidArgument, Message: fields[0].Field + ": " + fields[0].Message, Fields: fields}
 	}
 	s := Spec{
 		Command: r.Command, Description: r.Description,
@@ -54,81 +54,55 @@ func (m *Manager) Resolve(c Caller, r Request) (Spec, error) {
 	return s, err
 }
 
-// check looks at the fields each by itself and reports all that is wrong.
-func check(r Request) error {
-	var fields []FieldError
+// Check looks at the fields of r each by itself, as far as no file or
+// configuration is needed for it, and reports all that is wrong with them, named as the wire names them. It
+// never repeats a value of env, which may be a secret.
+func Check(r Request) (fields []FieldError) {
 	bad := func(field, format string, args ...any) {
 		fields = append(fields, FieldError{field, fmt.Sprintf(format, args...)})
 	}
-	switch {
-	case strings.TrimSpace(r.Command) == "":
-		bad("command", "expected a non-empty string")
-	case len(r.Command) > MaxCommandBytes:
-		bad("command", "is %d bytes long; at most %d (1 MiB) are allowed", len(r.Command), MaxCommandBytes)
+	if strings.TrimSpace(r.Command) == "" {
+		bad("command", "must not be blank")
 	}
 	for _, f := range []struct {
 		name, value string
 		limit       int
 	}{{"command", r.Command, MaxCommandBytes}, {"description", r.Description, MaxDescription}, {"workdir", r.Workdir, MaxWorkdirBytes}} {
-		if strings.ContainsRune(f.value, 0) {
+		switch {
+		case len(f.value) > f.limit:
+			bad(f.name, "is %d bytes long; at most %d are allowed", len(f.value), f.limit)
+		case strings.IndexByte(f.value, 0) >= 0:
 			bad(f.name, "must not contain a NUL character")
-		}
-		if f.name != "command" && len(f.value) > f.limit {
-			bad(f.name, "is longer than %d bytes", f.limit)
 		}
 	}
 	if r.Timeout != nil && *r.Timeout <= 0 {
-		bad("timeoutMs", "expected an integer ≥ 1")
+		bad("timeoutMs", "must be an integer of at least 1")
 	}
 	if r.StdoutMaxBytes < 0 || r.StdoutMaxBytes > MaxStdoutBytes {
-		bad("stdoutMaxBytes", "expected an integer from 1 to %d", MaxStdoutBytes)
+		bad("stdoutMaxBytes", "must be at most %d", MaxStdoutBytes)
 	}
 	if r.Encoding != "" && r.Encoding != EncodingText && r.Encoding != EncodingBase64 {
-		bad("outputEncoding", "expected %q or %q", EncodingText, EncodingBase64)
+		bad("outputEncoding", "must be %s or %s", EncodingText, EncodingBase64)
 	}
 	if _, ok := sandbox.ParseMode(string(r.SandboxMode)); r.SandboxMode != "" && !ok {
-		bad("sandboxMode", "expected one of %q", sandbox.Modes())
+		bad("sandboxMode", "must be one of %s, %s, %s", sandbox.ReadOnly, sandbox.WorkspaceWrite, sandbox.FullAccess)
 	}
-	fields = append(fields, checkEnv(r.Env)...)
-	if len(fields) == 0 {
-		return nil
-	}
-	return &Error{Code: CodeInvalidArgument, Message: fields[0].Field + ": " + fields[0].Message, Fields: fields}
+	return append(fields, checkEnv(r.Env)...)
 }
 
-// checkEnv never repeats a value: it may be a secret.
 func checkEnv(env map[string]string) (fields []FieldError) {
-	names := make([]string, 0, len(env))
-	for name := range env {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		field := "env." + printable(name)
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		field := "env." + name
 		switch n := len(name) + 1 + len(env[name]); {
-		case !EnvName.MatchString(name):
-			fields = append(fields, FieldError{field, "the name must match " + EnvName.String()})
-		case strings.ContainsRune(env[name], 0):
+		case !envName.MatchString(name):
+			fields = append(fields, FieldError{field, "the name must match " + envName.String()})
+		case strings.IndexByte(env[name], 0) >= 0:
 			fields = append(fields, FieldError{field, "must not contain a NUL character"})
 		case n > MaxEnvEntry:
 			fields = append(fields, FieldError{field, fmt.Sprintf("name and value are %d bytes long; the kernel takes at most %d", n, MaxEnvEntry)})
 		}
 	}
 	return fields
-}
-
-// printable makes a name from outside fit for a message.
-func printable(s string) string {
-	const longest = 64
-	if len(s) > longest {
-		s = s[:longest] + "…"
-	}
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == utf8.RuneError || r == 0x7f {
-			return '?'
-		}
-		return r
-	}, s)
 }
 
 // workdir makes the working directory absolute and sees that it can be used.

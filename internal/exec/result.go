@@ -35,13 +35,13 @@ type Run struct {
 	Stdout, Stderr Stream
 	Sandbox        SandboxFacts
 
-	StartedAt        time.Time
-	FinishedAt       time.Time // zero while running
-	Duration         time.Duration
-	DrainIncomplete  bool // a survivor held the pipes; output after the bound was dropped
-	SurvivorsKilled  int
+	StartedAt         time.Time
+	FinishedAt        time.Time // zero while running
+	Duration          time.Duration
+	DrainIncomplete   bool // a survivor held the pipes; output after the bound was dropped
+	SurvivorsKilled   int
 	CleanupIncomplete bool // the tree could not be proven empty within the bound
-	Usage            sandbox.Usage
+	Usage             sandbox.Usage
 }
 
 // TimedOut reports that the run's own timeout cut it short.

@@ -20,8 +20,9 @@ const (
 	killBound = 10 * time.Second       // how long to wait for a killed tree to be gone
 )
 
-// launch starts the job's command and the goroutine that supervises it.
-func (m *Manager) launch(ctx context.Context, j *job) error {
+// launch starts the job's command and the goroutine that supervises it. It knows no
+// request: a caller that has gone away meanwhile finds its run started and aborted, and not lost.
+func (m *Manager) launch(j *job) error {
 	began := time.Now()
 	policy, err := m.policy(j.spec, j.id)
 	if err != nil {
@@ -35,7 +36,7 @@ func (m *Manager) launch(ctx context.Context, j *job) error {
 		}
 		temp = m.files.tempPath(j.spec.Owner, j.id)
 	}
-	j.proc, err = m.set.Sandbox.Start(ctx, sandbox.Command{
+	j.proc, err = m.set.Sandbox.Start(context.Background(), sandbox.Command{
 		Policy: policy, Script: j.spec.Command, Workdir: j.spec.Workdir,
 		Env: m.environment(&j.spec, j.id, temp), WantStdin: j.spec.HasStdin, MergeStderr: j.spec.MergeStderr,
 	})
@@ -45,7 +46,7 @@ func (m *Manager) launch(ctx context.Context, j *job) error {
 	}
 	m.set.Metrics.Spawned(string(j.spec.Mode), time.Since(began))
 	m.set.Metrics.RunStarted(kindForeground)
-	m.set.Logger.DebugContext(ctx, "command started", "id", j.id, "pid", j.proc.Pid(), "mode", j.spec.Mode, "command", j.spec.Command)
+	m.set.Logger.Debug("command started", "id", j.id, "pid", j.proc.Pid(), "mode", j.spec.Mode, "command", j.spec.Command)
 	j.mu.Lock()
 	j.stdout = m.newLog(j, Stdout, j.spec.StdoutMaxBytes)
 	j.stderr = m.newLog(j, Stderr, j.spec.StderrMaxBytes)

@@ -3,13 +3,10 @@ package httpapi
 import (
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"bashd/internal/exec"
-	"bashd/internal/sandbox"
 )
 
 // runDecoder holds what the fields of POST /v1/runs become.
@@ -21,7 +18,8 @@ type runDecoder struct {
 }
 
 // decodeRun decodes the body of POST /v1/runs. All that is wrong with its
-// fields is reported together. It caps nothing and fills in nothing.
+// fields is reported together: what JSON can tell is found here, the rest by
+// [exec.Check]. It caps nothing and fills in nothing.
 func decodeRun(body []byte) (exec.Request, error) {
 	d := runDecoder{given: make(map[string]bool)}
 	var errs fieldErrors
@@ -29,6 +27,11 @@ func decodeRun(body []byte) (exec.Request, error) {
 		return exec.Request{}, err
 	}
 	d.checkTogether(&errs)
+	for _, f := range exec.Check(d.req) {
+		if !errs.has(f.Field) {
+			errs.add(f.Field, "%s", f.Message)
+		}
+	}
 	if err := errs.err(); err != nil {
 		return exec.Request{}, err
 	}
@@ -37,17 +40,17 @@ func decodeRun(body []byte) (exec.Request, error) {
 
 func (d *runDecoder) fields() map[string]decoder {
 	fields := map[string]decoder{
-		"command":        d.command,
-		"description":    stringValue(&d.req.Description, exec.MaxDescription),
-		"workdir":        d.workdir,
+		"command":        stringValue(&d.req.Command),
+		"description":    stringValue(&d.req.Description),
+		"workdir":        chosenValue(&d.req.Workdir),
 		"timeoutMs":      intValue(d.timeout),
 		"stdin":          d.textStdin,
 		"stdinBase64":    d.base64Stdin,
 		"env":            d.env,
-		"sandboxMode":    d.sandboxMode,
+		"sandboxMode":    chosenValue(&d.req.SandboxMode),
 		"stdoutMaxBytes": intValue(d.stdoutMaxBytes),
 		"mergeStderr":    boolValue(&d.req.MergeStderr),
-		"outputEncoding": d.outputEncoding,
+		"outputEncoding": chosenValue(&d.req.Encoding),
 		"session":        notServed,
 		"yieldAfterMs":   notServed,
 	}
@@ -80,35 +83,14 @@ func (d *runDecoder) checkTogether(errs *fieldErrors) {
 	}
 }
 
-func (d *runDecoder) command(name string, value json.RawMessage, errs *fieldErrors) {
-	before := len(errs.list)
-	stringValue(&d.req.Command, exec.MaxCommandBytes)(name, value, errs)
-	if len(errs.list) == before && strings.TrimSpace(d.req.Command) == "" {
-		errs.add(name, "must not be blank")
-	}
-}
-
-func (d *runDecoder) workdir(name string, value json.RawMessage, errs *fieldErrors) {
-	before := len(errs.list)
-	stringValue(&d.req.Workdir, exec.MaxWorkdirBytes)(name, value, errs)
-	if len(errs.list) == before && d.req.Workdir == "" {
-		errs.add(name, "must not be empty; leave it out instead")
-	}
-}
-
 // timeout saturates: what no Duration holds is far beyond every cap anyway.
-func (d *runDecoder) timeout(n int64) (problem string) {
+func (d *runDecoder) timeout(n int64) {
 	timeout := time.Duration(min(n, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 	d.req.Timeout = &timeout
-	return ""
 }
 
-func (d *runDecoder) stdoutMaxBytes(n int64) (problem string) {
-	if n > exec.MaxStdoutBytes {
-		return fmt.Sprintf("must be at most %d", exec.MaxStdoutBytes)
-	}
-	d.req.StdoutMaxBytes = int(n)
-	return ""
+func (d *runDecoder) stdoutMaxBytes(n int64) {
+	d.req.StdoutMaxBytes = int(min(n, exec.MaxStdoutBytes+1)) // what is too much stays too much
 }
 
 // textStdin may hold any character: stdin is bytes.
@@ -140,39 +122,13 @@ func (d *runDecoder) env(name string, value json.RawMessage, errs *fieldErrors) 
 	d.req.Env = make(map[string]string)
 	eachMember(value, func(key string, value json.RawMessage, again bool) (more bool) {
 		field := name + "." + key
-		switch {
-		case again:
+		if again {
 			errs.add(field, "is given more than once")
-		case !exec.EnvName.MatchString(key):
-			errs.add(field, "the name must match %s", exec.EnvName)
-		default:
-			var s string
-			decodeValue(stringValue(&s, max(0, exec.MaxEnvEntry-len(key)-1)), field, value, errs)
-			d.req.Env[key] = s
+			return !errs.full()
 		}
+		var s string
+		decodeValue(stringValue(&s), field, value, errs)
+		d.req.Env[key] = s
 		return !errs.full()
 	})
-}
-
-func (d *runDecoder) sandboxMode(name string, value json.RawMessage, errs *fieldErrors) {
-	s, ok := asString(name, value, errs)
-	if !ok {
-		return
-	}
-	if d.req.SandboxMode, ok = sandbox.ParseMode(s); !ok {
-		errs.add(name, "must be one of %s, %s, %s", sandbox.ReadOnly, sandbox.WorkspaceWrite, sandbox.FullAccess)
-	}
-}
-
-func (d *runDecoder) outputEncoding(name string, value json.RawMessage, errs *fieldErrors) {
-	s, ok := asString(name, value, errs)
-	if !ok {
-		return
-	}
-	switch e := exec.Encoding(s); e {
-	case exec.EncodingText, exec.EncodingBase64:
-		d.req.Encoding = e
-	default:
-		errs.add(name, "must be %s or %s", exec.EncodingText, exec.EncodingBase64)
-	}
 }

@@ -23,8 +23,11 @@ func decodeKill(body []byte) (in killRequest, err error) {
 		return in, nil
 	}
 	var errs fieldErrors
-	if err := decodeObject(body, map[string]decoder{"reason": stringValue(&in.reason, maxReasonBytes)}, &errs); err != nil {
+	if err := decodeObject(body, map[string]decoder{"reason": stringValue(&in.reason)}, &errs); err != nil {
 		return in, err
+	}
+	if len(in.reason) > maxReasonBytes {
+		errs.add("reason", "is %d bytes long; at most %d are allowed", len(in.reason), maxReasonBytes)
 	}
 	return in, errs.err()
 }

@@ -7,19 +7,26 @@ import (
 	"strings"
 )
 
-// stringValue returns a decoder for a string of at most limit bytes. NUL is
-// refused: no argument, path or environment entry of a process can hold one.
-func stringValue(to *string, limit int) decoder {
+// stringValue returns a decoder for a string.
+func stringValue(to *string) decoder {
+	return func(name string, value json.RawMessage, errs *fieldErrors) {
+		if s, ok := asString(name, value, errs); ok {
+			*to = s
+		}
+	}
+}
+
+// chosenValue returns a decoder for a string whose absence means the default;
+// an empty one must not come to mean the same.
+func chosenValue[S ~string](to *S) decoder {
 	return func(name string, value json.RawMessage, errs *fieldErrors) {
 		s, ok := asString(name, value, errs)
 		switch {
 		case !ok:
-		case len(s) > limit:
-			errs.add(name, "is longer than %d bytes", limit)
-		case strings.IndexByte(s, 0) >= 0:
-			errs.add(name, "must not contain a NUL character")
+		case s == "":
+			errs.add(name, "must not be empty; leave it out instead")
 		default:
-			*to = s
+			*to = S(s)
 		}
 	}
 }
@@ -42,7 +49,7 @@ func boolValue(to *bool) decoder {
 
 // intValue returns a decoder for an integer of at least 1. It hands on what
 // is too large for an int64 as the largest one.
-func intValue(set func(n int64) (problem string)) decoder {
+func intValue(set func(n int64)) decoder {
 	return func(name string, value json.RawMessage, errs *fieldErrors) {
 		if kindOf(value) != "number" {
 			errs.add(name, "must be an integer, not %s", kindOf(value))
@@ -53,9 +60,7 @@ func intValue(set func(n int64) (problem string)) decoder {
 			errs.add(name, "must be an integer of at least 1")
 			return
 		}
-		if problem := set(n); problem != "" {
-			errs.add(name, "%s", problem)
-		}
+		set(n)
 	}
 }
 

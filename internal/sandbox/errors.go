@@ -35,7 +35,9 @@ type StartError struct {
 }
 
 // Error says what happened.
-func (e *StartError) Error() string { return fmt.Sprintf("bash cannot be started (%s): %v", e.Kind, e.Err) }
+func (e *StartError) Error() string {
+	return fmt.Sprintf("bash cannot be started (%s): %v", e.Kind, e.Err)
+}
 
 // Unwrap returns the cause.
 func (e *StartError) Unwrap() error { return e.Err }

@@ -47,6 +47,11 @@ const startTimeout = 10 * time.Second
 // New probes the host and starts the waiting runners. A host that can confine nothing is no error: the
 // report says so, and confined commands are refused.
 func New(ctx context.Context, cfg Config) (*Sandbox, error) {
+	return newSandbox(ctx, cfg, landlockABI)
+}
+
+// newSandbox is New with a kernel whose Landlock is what abi says.
+func newSandbox(ctx context.Context, cfg Config, landlock func() (int, error)) (*Sandbox, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -64,7 +69,7 @@ func New(ctx context.Context, cfg Config) (*Sandbox, error) {
 		s.reaper = r
 	}
 	s.pool = newPool(&s.family, cfg.Warm, cfg.Logger)
-	abi, err := landlockABI()
+	abi, err := landlock()
 	s.abi = abi
 	s.layers.abi, s.layers.hidden = abi, cfg.Hidden
 	if err != nil {

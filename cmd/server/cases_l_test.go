@@ -1,0 +1,160 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestCasesL is about spill files: private, complete, bounded, and gone in the end.
+func TestCasesL(t *testing.T) {
+	d := start(t)
+	d.needsSandbox(t)
+	d.inParallel(t, []namedCase{{"L01", caseL01}, {"L01 from inside", caseL01Inside}, {"L04", caseL04}, {"L05", caseL05}})
+}
+
+// caseL01 plants links where the daemon will write.
+func caseL01(t *testing.T, _ *daemon) {
+	d := launchIn(t, surroundings{prepare: func(d *daemon) {
+		if err := os.Mkdir(d.state, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"owners", "probe"} {
+			victim := filepath.Join(d.out, name)
+			if err := os.Mkdir(victim, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			write(t, victim+"/file", "untouched")
+			if err := os.Symlink(victim, filepath.Join(d.state, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}})
+	t.Cleanup(func() { d.stop(t) })
+	r := d.sh(t, "seq 1 400000; seq 1 400000 >&2")
+	r.exited(t, 0)
+	if r.Stdout.SpillPath == r.Stderr.SpillPath || !strings.Contains(r.Stdout.SpillPath, r.ID) {
+		t.Errorf("spill files %q, %q; want a name that nobody can guess", r.Stdout.SpillPath, r.Stderr.SpillPath)
+	}
+	for _, path := range []string{r.Stdout.SpillPath, r.Stderr.SpillPath} {
+		st, err := os.Lstat(path)
+		if err != nil || st.Mode() != 0o600 {
+			t.Errorf("%s: %v %v; want a file of mode 0600", path, st, err)
+		}
+		for dir := filepath.Dir(path); len(dir) >= len(d.state); dir = filepath.Dir(dir) {
+			if st, err := os.Lstat(dir); err != nil || st.Mode() != fs.ModeDir|0o700 {
+				t.Errorf("%s: %v %v; want a directory of mode 0700", dir, st, err)
+			}
+		}
+	}
+	var found []string
+	_ = filepath.WalkDir(d.out, func(path string, e fs.DirEntry, _ error) error {
+		if !e.IsDir() {
+			found = append(found, strings.TrimPrefix(path, d.out)+"="+content(path))
+		}
+		return nil
+	})
+	if got := strings.Join(found, " "); got != "/owners/file=untouched /probe/file=untouched" {
+		t.Errorf("what the links pointed at is now %q", got)
+	}
+}
+
+// caseL01Inside: a confined command can read its owner's spill file and do no harm to it.
+func caseL01Inside(t *testing.T, d *daemon) {
+	r := d.sh(t, "seq 1 400000")
+	before := content(r.Stdout.SpillPath)
+	dir := filepath.Dir(r.Stdout.SpillPath)
+	attack := "cd '" + dir + "' || exit 7; rm -f stdout; echo x >stdout; echo x >>stdout; mv stdout y; : >new; ln -s / l; mv '" + dir + "' '" + dir + "x'; rm -rf '" + dir + "'; tail -n1 stdout"
+	for _, mode := range modes[:2] {
+		a := d.run(t, in{"command": attack, "sandboxMode": mode})
+		if a.Stdout.Text != "400000\n" {
+			t.Errorf("%s: %s", mode, a.raw)
+		}
+	}
+	if content(r.Stdout.SpillPath) != before || int64(len(before)) != r.Stdout.Bytes {
+		t.Error("the spill file has changed")
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("its directory holds %v (%v); want it alone", entries, err)
+	}
+}
+
+func caseL04(t *testing.T, d *daemon) {
+	const size = 3388895
+	r := d.sh(t, "seq 1 500000")
+	r.exited(t, 0)
+	if !r.Stdout.Truncated || r.Stdout.Bytes != size || r.Stderr.Truncated || r.Stderr.SpillPath != "" {
+		t.Errorf("stdout %t %d, stderr %t %q; want only stdout truncated, of %d bytes",
+			r.Stdout.Truncated, r.Stdout.Bytes, r.Stderr.Truncated, r.Stderr.SpillPath, size)
+	}
+	status, download := d.request(t, "GET", r.Stdout.URL, "")
+	if status != 200 {
+		t.Errorf("GET %s: %d", r.Stdout.URL, status)
+	}
+	inside := d.run(t, in{"command": "sha256sum <'" + r.Stdout.SpillPath + "' | cut -c1-64"}).Stdout.Text
+	for name, sum := range map[string]string{
+		"file": sha256Hex(content(r.Stdout.SpillPath)), "download": sha256Hex(string(download)), "command": strings.TrimSpace(inside),
+	} {
+		if sum != "18c68655ed84064b77ff577ca9275d99a308ad9603eda1201b9cd1670ad755f3" {
+			t.Errorf("%s: sha256 %s", name, sum)
+		}
+	}
+}
+
+func sha256Hex(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
+
+// caseL05 runs far more output through the daemon than it may keep.
+func caseL05(t *testing.T, _ *daemon) {
+	const bound, size = 1 << 20, 100_000
+	d := launch(t, "BASHD_MAX_STATE_BYTES=1048576")
+	write(t, d.state+"/foreign", "not ours")
+	write(t, d.out+"/file", "not ours")
+	var last result
+	for range 200 {
+		var err error
+		if last, err = d.quick(in{"command": "head -c 100000 /dev/zero", "stdoutMaxBytes": 1}); err != nil || last.Stdout.Bytes != size {
+			t.Fatalf("%v %+v", err, last)
+		}
+	}
+	if used := diskUse(d.state + "/owners"); used > bound || used < bound/2 {
+		t.Errorf("%d bytes of spill files are kept; want up to %d", used, bound)
+	}
+	if status, raw := d.request(t, "GET", last.Stdout.URL, ""); status != 200 || len(raw) != size {
+		t.Errorf("the newest stream: %d, %d bytes", status, len(raw))
+	}
+	// A run bigger than the bound is not kept, and its path is not left pointing nowhere.
+	d.sh(t, "head -c 2000000 /dev/zero").exited(t, 0)
+	if used := diskUse(d.state + "/owners"); used > bound {
+		t.Errorf("%d bytes are kept after one run beyond the bound", used)
+	}
+	d.stop(t)
+
+	again := d.restart(t)
+	if used := diskUse(again.state + "/owners"); used != 0 {
+		t.Errorf("%d bytes are left after the restart", used)
+	}
+	again.sh(t, "echo ok").printed(t, "ok\n", "")
+	if content(d.state+"/foreign") != "not ours" || content(d.out+"/file") != "not ours" {
+		t.Error("something was deleted that is not the daemon's")
+	}
+}
+
+// diskUse adds up the sizes of the files below dir.
+func diskUse(dir string) (n int64) {
+	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			if st, err := e.Info(); err == nil {
+				n += st.Size()
+			}
+		}
+		return nil
+	})
+	return n
+}
