@@ -87,7 +87,11 @@ func caseK02(t *testing.T, _ *daemon) {
 			t.Errorf("the trap: %s", r.raw)
 		}
 	}
-	d.stop(t) // a second SIGTERM skips what is left of the waiting
+	if err := <-d.done; err != nil {
+		t.Errorf("the daemon ended with %v", err)
+	}
+	d.checkLog(t)
+	d.awaitNoProcess(t, time.Second)
 	if took := time.Since(began); took > 15*time.Second {
 		t.Errorf("the shutdown took %v; want less than Docker's 10 s, on an idle machine", took)
 	}

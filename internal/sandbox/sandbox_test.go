@@ -45,7 +45,7 @@ func newFixture(tb testing.TB, change ...func(*sandbox.Config)) *fixture {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(f.Close)
+	tb.Cleanup(func() { f.Close() })
 	return f
 }
 
