@@ -12,6 +12,7 @@ import (
 // TestCasesD is about stdin and terminals: a command gets what it was given, or
 // nothing, and nothing waits for a human.
 func TestCasesD(t *testing.T) {
+	t.Parallel()
 	d := start(t)
 	d.needsSandbox(t)
 	d.inParallel(t, []namedCase{{"D01", caseD01}, {"D04", caseD04}, {"D06", caseD06}, {"D07", caseD07}, {"D08", caseD08}})

@@ -11,6 +11,7 @@ import (
 // TestCasesE is about the command itself: it runs as it was written, or is
 // refused before anything ran.
 func TestCasesE(t *testing.T) {
+	t.Parallel()
 	d := start(t)
 	d.needsSandbox(t)
 	d.inParallel(t, []namedCase{

@@ -11,6 +11,7 @@ import (
 
 // TestCasesF is about the working directory: the one that was asked for, or none.
 func TestCasesF(t *testing.T) {
+	t.Parallel()
 	d := start(t)
 	d.needsSandbox(t)
 	d.inParallel(t, []namedCase{

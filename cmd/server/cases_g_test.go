@@ -15,6 +15,7 @@ import (
 // TestCasesG is about the environment: what of the daemon's reaches a command,
 // and what of a command's stays behind.
 func TestCasesG(t *testing.T) {
+	t.Parallel()
 	d := start(t, "BASHD_SANDBOX_MAX_MODE=danger-full-access", "BASHD_ENV_KEEP=MONKEY,KEYBOARD_LAYOUT",
 		"KEYBOARD_LAYOUT=us", "MONKEY=1", "TOKENIZERS_PARALLELISM=false", "KEYMAP=us",
 		"OPENAI_API_KEY=canary", "GITHUB_TOKEN=canary", "aws_secret_access_key=canary", "DB_PASSWORD=canary",

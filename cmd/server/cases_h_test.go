@@ -17,6 +17,7 @@ import (
 // TestCasesH is about HTTP: clients that go away, and requests that are wrong
 // or hostile, none of which run anything.
 func TestCasesH(t *testing.T) {
+	t.Parallel()
 	d := start(t)
 	d.needsSandbox(t)
 	d.inParallel(t, []namedCase{

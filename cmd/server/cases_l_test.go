@@ -12,6 +12,7 @@ import (
 
 // TestCasesL is about spill files: private, complete, bounded, and gone in the end.
 func TestCasesL(t *testing.T) {
+	t.Parallel()
 	d := start(t)
 	d.needsSandbox(t)
 	d.inParallel(t, []namedCase{{"L01", caseL01}, {"L01 from inside", caseL01Inside}, {"L04", caseL04}, {"L05", caseL05}})
@@ -117,7 +118,7 @@ func caseL05(t *testing.T, _ *daemon) {
 	write(t, d.state+"/foreign", "not ours")
 	write(t, d.out+"/file", "not ours")
 	var last result
-	for range 200 {
+	for range times(200) {
 		var err error
 		if last, err = d.quick(in{"command": "head -c 100000 /dev/zero", "stdoutMaxBytes": 1}); err != nil || last.Stdout.Bytes != size {
 			t.Fatalf("%v %+v", err, last)

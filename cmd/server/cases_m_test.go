@@ -16,6 +16,7 @@ import (
 // a failure is told from a refusal. What depends on how far this host enforces
 // a mode is judged by what /v1/info says.
 func TestCasesM(t *testing.T) {
+	t.Parallel()
 	d := start(t, "BASHD_SANDBOX_MAX_MODE=danger-full-access")
 	d.needsSandbox(t)
 	d.inParallel(t, []namedCase{

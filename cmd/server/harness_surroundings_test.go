@@ -131,6 +131,19 @@ func (d *daemon) quick(body in) (r result, err error) {
 	return r, nil
 }
 
+// underRace is set where the race detector, which makes each start of a process some ten times
+// as expensive, is part of this binary.
+var underRace bool
+
+// times is how often a case repeats something: as often as it says, and a fifth of it
+// under the race detector.
+func times(n int) int {
+	if underRace {
+		return n / 5
+	}
+	return n
+}
+
 // restart starts a daemon on the state directory and workspace of a former one.
 func (d *daemon) restart(tb testing.TB, env ...string) *daemon {
 	tb.Helper()

@@ -28,7 +28,13 @@ func listen(ctx context.Context, a config.Address) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("BASHD_LISTEN: %w", err)
 	}
-	// The umask of this process has made it 0600 already.
+	if a.Network == "unix" {
+		// Until here it was the umask's 0700, which lets nobody else connect either.
+		if err := os.Chmod(a.Addr, 0o600); err != nil {
+			l.Close()
+			return nil, fmt.Errorf("BASHD_LISTEN: %w", err)
+		}
+	}
 	return l, nil
 }
 

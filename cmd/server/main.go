@@ -71,9 +71,10 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	case "healthcheck":
 		return healthcheck(ctx, cfg.Listen)
 	}
+	// Never given back: a second signal in the last moment must not turn an orderly
+	// end into a death by signal.
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	defer signal.Stop(signals)
 	return serve(ctx, cfg, environ, signals, stderr)
 }
 

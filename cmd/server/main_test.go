@@ -127,24 +127,24 @@ func TestWrongUseIsOneLine(t *testing.T) {
 	failed(t, good, []string{"--listen=:80"}, "--listen=:80", "bashd help")
 	failed(t, good, []string{"serve", "--port", "80"}, "no arguments")
 	for setting, parts := range map[string][]string{
-		"BASHD_NONSENSE=1":                   {"BASHD_NONSENSE"},
-		"BASHD_GRACE_MS=soon":                {"BASHD_GRACE_MS"},
-		"BASHD_GRACE_MS=":                    {"BASHD_GRACE_MS"},
-		"BASHD_SANDBOX_MODE=Read-Only":       {"BASHD_SANDBOX_MODE", "read-only"},
-		"BASHD_SANDBOX_MODE=none":            {"BASHD_SANDBOX_MODE"},
-		"BASHD_LISTEN=0.0.0.0:0":             {"BASHD_LISTEN", "BASHD_ALLOW_OPEN"},
-		"BASHD_LISTEN=8080":                  {"BASHD_LISTEN"},
-		"BASHD_TIMEOUT_MS=600001":            {"BASHD_TIMEOUT_MS", "BASHD_MAX_TIMEOUT_MS"},
-		"BASHD_WORKSPACE=/":                  {"BASHD_WORKSPACE"},
-		"BASHD_WORKSPACE=" + home:            {"BASHD_WORKSPACE"},
-		"BASHD_STATE_DIR=relative":           {"BASHD_STATE_DIR"},
-		"BASHD_STATE_DIR=/proc/nope":         {"BASHD_STATE_DIR"},
-		"BASHD_ALLOWED_ORIGINS=*":            {"BASHD_ALLOWED_ORIGINS"},
-		"BASHD_TOKENS_FILE=" + home + "/t":   {"BASHD_TOKENS_FILE"}, // not served: to ignore it would open what is meant to be closed
-		"BASHD_RUN_AS=nobody":                {"BASHD_RUN_AS"},
-		"BASHD_MANAGED_ENV=DSH_SHELL=2":      {"BASHD_MANAGED_ENV"},
-		"BASHD_MANAGED_ENV=PATH=/secret":     {"BASHD_MANAGED_ENV"},
-		"BASHD_LISTEN=unix:" + home + "/no/": {"BASHD_LISTEN"},
+		"BASHD_NONSENSE=1":                 {"BASHD_NONSENSE"},
+		"BASHD_GRACE_MS=soon":              {"BASHD_GRACE_MS"},
+		"BASHD_GRACE_MS=":                  {"BASHD_GRACE_MS"},
+		"BASHD_SANDBOX_MODE=Read-Only":     {"BASHD_SANDBOX_MODE", "read-only"},
+		"BASHD_SANDBOX_MODE=none":          {"BASHD_SANDBOX_MODE"},
+		"BASHD_LISTEN=0.0.0.0:0":           {"BASHD_LISTEN", "BASHD_ALLOW_OPEN"},
+		"BASHD_LISTEN=8080":                {"BASHD_LISTEN"},
+		"BASHD_TIMEOUT_MS=600001":          {"BASHD_TIMEOUT_MS", "BASHD_MAX_TIMEOUT_MS"},
+		"BASHD_WORKSPACE=/":                {"BASHD_WORKSPACE"},
+		"BASHD_WORKSPACE=" + home:          {"BASHD_WORKSPACE"},
+		"BASHD_STATE_DIR=relative":         {"BASHD_STATE_DIR"},
+		"BASHD_STATE_DIR=/proc/nope":       {"BASHD_STATE_DIR"},
+		"BASHD_ALLOWED_ORIGINS=*":          {"BASHD_ALLOWED_ORIGINS"},
+		"BASHD_TOKENS_FILE=" + home + "/t": {"BASHD_TOKENS_FILE"}, // not served: to ignore it would open what is meant to be closed
+		"BASHD_RUN_AS=nobody":              {"BASHD_RUN_AS"},
+		"BASHD_MANAGED_ENV=DSH_SHELL=2":    {"BASHD_MANAGED_ENV"},
+		"BASHD_MANAGED_ENV=PATH=/secret":   {"BASHD_MANAGED_ENV"},
+		"BASHD_LISTEN=unix:relative":       {"BASHD_LISTEN"},
 	} {
 		failed(t, append(slices.Clone(good), setting), nil, parts...)
 		failed(t, append(slices.Clone(good), setting), []string{"serve"}, parts...)

@@ -28,7 +28,7 @@ const (
 )
 
 // openState makes the state directory if it is missing, locks it, and reads its key.
-func openState(dir string) (s *state, err error) {
+func openState(dir string) (*state, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("BASHD_STATE_DIR: %w", err)
 	}
@@ -39,30 +39,30 @@ func openState(dir string) (s *state, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("BASHD_STATE_DIR: %w", err)
 	}
-	s = &state{root: root}
-	defer func() {
-		if err != nil {
-			s.close()
-		}
-	}()
-	if s.lock, err = root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
-		return nil, fmt.Errorf("BASHD_STATE_DIR: %w", err)
-	}
-	if err := unix.Flock(int(s.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
-		return nil, fmt.Errorf("BASHD_STATE_DIR: %s is in use by another bashd", dir)
-	} else if err != nil {
-		return nil, fmt.Errorf("BASHD_STATE_DIR: locking %s: %w", dir, err)
-	}
-	if s.key, err = output.LoadOrCreateKey(root, keyName); err != nil {
-		return nil, fmt.Errorf("BASHD_STATE_DIR: %w", err)
-	}
-	if err := root.RemoveAll(scratchName); err != nil {
-		return nil, fmt.Errorf("BASHD_STATE_DIR: %w", err)
-	}
-	if err := root.Mkdir(scratchName, 0o700); err != nil {
+	s := &state{root: root}
+	if err := s.prepare(dir); err != nil {
+		s.close()
 		return nil, fmt.Errorf("BASHD_STATE_DIR: %w", err)
 	}
 	return s, nil
+}
+
+func (s *state) prepare(dir string) (err error) {
+	if s.lock, err = s.root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return err
+	}
+	if err := unix.Flock(int(s.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		return fmt.Errorf("%s is in use by another bashd", dir)
+	} else if err != nil {
+		return fmt.Errorf("locking %s: %w", dir, err)
+	}
+	if s.key, err = output.LoadOrCreateKey(s.root, keyName); err != nil {
+		return err
+	}
+	if err := s.root.RemoveAll(scratchName); err != nil {
+		return err
+	}
+	return s.root.Mkdir(scratchName, 0o700)
 }
 
 // private refuses a directory that others can enter: outputs lie in it.

@@ -41,7 +41,8 @@ var trees = []struct{ name, script string }{
 	{"stopped", `sleep 3999 >/dev/null 2>&1 & kill -STOP $!; echo up`},
 	{"trap", `bash -c 'trap "" TERM INT HUP; while :; do sleep 3999; done' >/dev/null 2>&1 & echo up`},
 	{"many", `for i in $(seq 300); do sleep 3999 >/dev/null 2>&1 & done; echo up`},
-	{"fork and exit", `for i in $(seq 50); do bash -c 'f() { (f) & sleep 0.2; exit; }; f' >/dev/null 2>&1 & done; echo up`},
+	{"fork and exit", `for i in 1 2 3 4; do bash -c 'f() { (f) & exit; }; f' >/dev/null 2>&1 & done; echo up`},
+	{"slow fork and exit", `for i in $(seq 50); do bash -c 'f() { (f) & sleep 2; exit; }; f' >/dev/null 2>&1 & done; echo up`},
 }
 
 // TestNothingSurvivesTheEnd: what a command leaves running is gone when Gone is closed.
