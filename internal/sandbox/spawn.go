@@ -135,6 +135,11 @@ func (h *handle) receive(deadline time.Time) (runner.Record, error) {
 	}
 	var buf [runner.RecordSize + 1]byte
 	n, err := h.conn.Read(buf[:])
+	if errors.Is(err, unix.ECONNRESET) {
+		// The runner exited with an order of ours unread. The kernel tells that once, and
+		// ahead of the records that the runner had sent.
+		n, err = h.conn.Read(buf[:])
+	}
 	if err != nil {
 		return runner.Record{}, err
 	}

@@ -241,3 +241,32 @@ func TestCloseKillsAll(t *testing.T) {
 		})
 	}
 }
+
+// TestOrdersRacingTheEnd: orders that cross with the end of a command cost none of its facts. (A
+// socket that is closed with unread data resets its peer, whose next read then fails
+// ahead of the records that are waiting.)
+func TestOrdersRacingTheEnd(t *testing.T) {
+	f := newFixture(t)
+	for range 100 {
+		p, err := f.Start(t.Context(), f.command(t, sandbox.FullAccess, "trap '' TERM; exit 3"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := make(chan struct{})
+		go func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					p.Terminate()
+				}
+			}
+		}()
+		got := finish(t, p)
+		close(stop)
+		if t.Failed() || (got.status.ExitStatus() != 3 && got.status.Signal() != syscall.SIGTERM) {
+			t.Fatalf("got %+v", got)
+		}
+	}
+}
