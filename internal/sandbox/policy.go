@@ -99,3 +99,13 @@ func canonical(path string) string {
 
 // Holds reports that path lies in the policy's workspace root.
 func (p Policy) Holds(path string) bool { return within(path, p.root) }
+
+// sort names the commands that a runner may serve one after another: those of one owner under
+// one mode. Empty for those that are not confined, each of which gets a runner of its own: it
+// could have done anything to its runner.
+func (p Policy) sort() string {
+	if !p.mode.Confined() {
+		return ""
+	}
+	return string(p.mode) + "\x00" + strings.Join(p.exceptions(), "\x00")
+}

@@ -3,69 +3,159 @@ package sandbox
 import (
 	"context"
 	"log/slog"
+	"slices"
+	"sync"
 	"time"
 )
 
-// pool keeps a few runners started, so that a command need not wait for one.
+// pool keeps a few runners waiting, so that a command need not wait for one to
+// start. Some are new and serve anybody; some have proven that nothing is left of their last
+// command, and serve the next one of the same kind: what a command may have done to
+// its runner from outside, such as changing its limits, stays with who did it.
 type pool struct {
 	family *family
-	ready  chan *handle
-	wanted chan struct{} // one token for each runner to start
+	size   int // of either sort, at most
+	log    *slog.Logger
+	wanted chan struct{} // something was taken
 	stop   context.CancelFunc
 	done   chan struct{}
-	log    *slog.Logger
+
+	mu     sync.Mutex
+	idle   []*handle // the longest waiting first
+	closed bool
 }
+
+// Bounds of the pool.
+const (
+	maxJobs    = 500                   // of one runner: it collects no garbage
+	refillWait = 20 * time.Millisecond // a runner that comes back by then need not be replaced
+	retryWait  = time.Second
+)
 
 func newPool(f *family, size int, log *slog.Logger) *pool {
 	ctx, stop := context.WithCancel(context.Background())
-	p := &pool{family: f, ready: make(chan *handle, size), wanted: make(chan struct{}, size), stop: stop, done: make(chan struct{}), log: log}
-	for range size {
-		p.wanted <- struct{}{}
-	}
+	p := &pool{family: f, size: size, log: log, wanted: make(chan struct{}, 1), stop: stop, done: make(chan struct{})}
 	go p.refill(ctx)
 	return p
 }
 
-// refill starts runners as they are wanted, one after the other: on a small
+// refill starts runners until as many new ones wait as should, one after the other: on a small
 // machine it competes with the commands themselves.
 func (p *pool) refill(ctx context.Context) {
 	defer close(p.done)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-p.wanted:
+	for ctx.Err() == nil {
+		if p.fresh() >= p.size {
+			select {
+			case <-ctx.Done():
+			case <-p.wanted:
+				pause(ctx, refillWait)
+			}
+			continue
 		}
 		h, err := p.family.spawn()
 		if err != nil {
 			p.log.Warn("starting a runner ahead of time failed", "error", err)
-			p.wanted <- struct{}{} // there is room: this one's own token
-			select {
-			case <-ctx.Done():
-			case <-time.After(time.Second):
-			}
+			pause(ctx, retryWait)
 			continue
 		}
-		p.ready <- h // never blocks: as many places as tokens
+		p.put(h)
 	}
 }
 
-// take returns a waiting runner, else a new one.
-func (p *pool) take() (*handle, error) {
-	for {
-		select {
-		case h := <-p.ready:
-			p.wanted <- struct{}{}
-			select {
-			case <-h.done: // killed while it waited
-				h.dismiss()
-				continue
-			default:
-				return h, nil
-			}
-		default:
-			return p.family.spawn()
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// fresh counts the new runners that wait.
+func (p *pool) fresh() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, h := range p.idle {
+		if h.served == "" {
+			n++
 		}
+	}
+	return n
+}
+
+// take returns a runner for that sort of command: one that served it before, else a new one that waits,
+// else one that is started now.
+func (p *pool) take(sort string) (*handle, error) {
+	for {
+		h := p.pick(sort)
+		if h == nil {
+			break
+		}
+		select {
+		case <-h.done: // killed while it waited
+			h.dismiss()
+			continue
+		default:
+			h.served = sort
+			return h, nil
+		}
+	}
+	h, err := p.family.spawn()
+	if err == nil {
+		h.served = sort
+	}
+	return h, err
+}
+
+func (p *pool) pick(sort string) *handle {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, want := range []string{sort, ""} {
+		i := slices.IndexFunc(p.idle, func(h *handle) bool { return h.served == want })
+		if i < 0 {
+			continue
+		}
+		h := p.idle[i]
+		p.idle = slices.Delete(p.idle, i, i+1)
+		if want == "" {
+			select {
+			case p.wanted <- struct{}{}:
+			default:
+			}
+		}
+		return h
+	}
+	return nil
+}
+
+// give takes a runner back that has served and waits for another job.
+func (p *pool) give(h *handle) {
+	if h.served == "" || h.jobs >= maxJobs {
+		h.dismiss()
+		return
+	}
+	p.put(h)
+}
+
+// put makes a runner wait, and ends the longest waiting of those that have served
+// where that makes too many.
+func (p *pool) put(h *handle) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		h.dismiss()
+		return
+	}
+	p.idle = append(p.idle, h)
+	served := func(h *handle) bool { return h.served != "" }
+	used := 0
+	for _, h := range p.idle {
+		if served(h) {
+			used++
+		}
+	}
+	if used > p.size {
+		i := slices.IndexFunc(p.idle, served)
+		p.idle[i].dismiss()
+		p.idle = slices.Delete(p.idle, i, i+1)
 	}
 }
 
@@ -73,12 +163,11 @@ func (p *pool) take() (*handle, error) {
 func (p *pool) close() {
 	p.stop()
 	<-p.done
-	for {
-		select {
-		case h := <-p.ready:
-			h.dismiss()
-		default:
-			return
-		}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, h := range p.idle {
+		h.dismiss()
 	}
+	p.idle = nil
 }

@@ -17,11 +17,14 @@ type Process struct {
 	Stdin  *os.File // write end, nil when the command reads /dev/null; the caller closes it
 
 	h      *handle
+	give   func(*handle) // takes a runner back that waits for another job
 	pid    int
 	exited chan struct{}
 	gone   chan struct{}
 
-	killOnce sync.Once
+	mu     sync.Mutex
+	over   bool // guarded by mu: h works for somebody else, or for nobody
+	killed bool // guarded by mu
 
 	// Written before exited is closed.
 	status syscall.WaitStatus
@@ -64,9 +67,9 @@ func (p *Process) Usage() Usage { return p.usage }
 // Terminate sends SIGTERM, and SIGCONT so that stopped processes act on it, to
 // everything of the tree. After Gone it does nothing.
 func (p *Process) Terminate() {
-	select {
-	case <-p.gone:
-	default:
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.over {
 		p.h.order(runner.OrderTerminate)
 	}
 }
@@ -74,47 +77,65 @@ func (p *Process) Terminate() {
 // Kill sends SIGKILL to everything of the tree until nothing is left; Gone tells. After
 // Gone it does nothing.
 func (p *Process) Kill() {
-	p.killOnce.Do(func() {
-		select {
-		case <-p.gone:
-		default:
-			p.h.order(runner.OrderKill)
-		}
-	})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.over && !p.killed {
+		p.killed = true
+		p.h.order(runner.OrderKill)
+	}
 }
 
 // Abandon gives up on a tree that Kill could not end in time. The runner goes on killing.
-func (p *Process) Abandon() { p.h.dismiss() }
+func (p *Process) Abandon() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.over {
+		p.h.dismiss()
+	}
+}
 
-// watch reads the runner's records until the end.
+// watch reads the runner's records until the end of the command.
 func (p *Process) watch() {
-	defer p.h.dismiss()
-	defer close(p.gone)
+	ready := p.follow()
+	p.mu.Lock()
+	p.over = true
+	p.mu.Unlock()
+	if ready {
+		p.give(p.h)
+	} else {
+		p.h.dismiss()
+	}
+	close(p.gone)
+}
+
+// follow returns whether the runner waits for another job.
+func (p *Process) follow() (ready bool) {
 	exited := false
+	defer func() {
+		if !exited {
+			p.lost = true
+			close(p.exited)
+		}
+	}()
 	for {
 		rec, err := p.h.receive(time.Time{})
 		if err != nil {
-			if !exited {
-				p.lost = true
-				close(p.exited)
-			}
-			return
+			return false
 		}
 		switch rec.Kind {
 		case runner.KindExited:
-			if exited {
-				continue
+			if !exited {
+				p.status, p.alone = syscall.WaitStatus(rec.A), rec.B == 1
+				exited = true
+				close(p.exited)
 			}
-			p.status, p.alone = syscall.WaitStatus(rec.A), rec.B == 1
-			exited = true
-			close(p.exited)
-		case runner.KindGone:
+		case runner.KindGone, runner.KindGoneReady:
 			p.survivors = int(rec.A)
 			p.usage = Usage{
 				User: time.Duration(rec.B) * time.Microsecond, System: time.Duration(rec.C) * time.Microsecond,
 				MaxRSSBytes: int64(rec.D) * 1024,
 			}
-			return
+			return rec.Kind == runner.KindGoneReady && exited
 		}
 	}
 }

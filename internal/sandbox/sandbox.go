@@ -161,7 +161,7 @@ func (s *Sandbox) start(ctx context.Context, c Command) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := s.engage(job, l.fds)
+	h, err := s.engage(c.Policy.sort(), job, l.fds)
 	if err != nil {
 		return nil, &StartError{spawnKind(err), err}
 	}
@@ -177,7 +177,7 @@ func (s *Sandbox) start(ctx context.Context, c Command) (*Process, error) {
 		}
 		return nil, &StartError{KindInternal, err}
 	}
-	p := &Process{Stdin: l.stdin, Stdout: l.stdout, Stderr: l.stderr, h: h, pid: pid, exited: make(chan struct{}), gone: make(chan struct{})}
+	p := &Process{Stdin: l.stdin, Stdout: l.stdout, Stderr: l.stderr, h: h, give: s.pool.give, pid: pid, exited: make(chan struct{}), gone: make(chan struct{})}
 	l.stdin, l.stdout, l.stderr = nil, nil, nil
 	go p.watch()
 	return p, nil
@@ -185,8 +185,8 @@ func (s *Sandbox) start(ctx context.Context, c Command) (*Process, error) {
 
 // engage hands the job to a waiting runner; one that died while it waited is
 // no reason to fail.
-func (s *Sandbox) engage(job *runner.Job, fds []int) (*handle, error) {
-	h, err := s.pool.take()
+func (s *Sandbox) engage(sort string, job *runner.Job, fds []int) (*handle, error) {
+	h, err := s.pool.take(sort)
 	if err != nil {
 		return nil, err
 	}

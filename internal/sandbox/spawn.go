@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"encoding/binary"
 	"errors"
 	"os"
 	"sync"
@@ -14,9 +15,12 @@ import (
 
 // handle is a runner process, waiting or at work.
 type handle struct {
-	proc *os.Process
-	conn *os.File // our end of the socketpair; closing it is the order to kill everything and go
-	done chan struct{}
+	proc   *os.Process
+	conn   *os.File // our end of the socketpair: jobs go out, records come in
+	orders *os.File // write end of the pipe of orders
+	done   chan struct{}
+	jobs   uint32 // how many it was given
+	served string // whom it has worked for; empty: nobody yet
 }
 
 // family knows the runner processes of this daemon. Starting and listing exclude
@@ -28,52 +32,70 @@ type family struct {
 }
 
 // spawn starts a waiting runner.
-func (f *family) spawn() (*handle, error) {
+func (f *family) spawn() (h *handle, err error) {
+	var undo closers
+	defer undo.close()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("socketpair", err)
 	}
-	theirs := os.NewFile(uintptr(pair[1]), "runner")
-	defer theirs.Close()
-	if err := unix.SetNonblock(pair[0], true); err != nil {
-		unix.Close(pair[0])
-		return nil, os.NewSyscallError("fcntl", err)
+	theirs := undo.add(os.NewFile(uintptr(pair[1]), "runner"))
+	h = &handle{conn: ourEnd(pair[0], "runner"), done: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			h.dismiss()
+		}
+	}()
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		return nil, os.NewSyscallError("pipe2", err)
 	}
-	ours := os.NewFile(uintptr(pair[0]), "runner")
+	read := undo.add(os.NewFile(uintptr(pipe[0]), "orders"))
+	h.orders = ourEnd(pipe[1], "orders")
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
-		ours.Close()
 		return nil, err
 	}
-	defer null.Close()
-	h, err := f.start(ours, null, theirs)
-	if err != nil {
-		ours.Close()
+	undo.add(null)
+	if err := f.start(h, null, null, os.Stderr, theirs, read); err != nil {
 		return nil, err
 	}
 	return h, nil
 }
 
-func (f *family) start(ours, null, theirs *os.File) (*handle, error) {
+// closers closes what was only needed for a while.
+type closers []*os.File
+
+func (c *closers) add(f *os.File) *os.File {
+	*c = append(*c, f)
+	return f
+}
+
+func (c *closers) close() {
+	for _, f := range *c {
+		f.Close()
+	}
+}
+
+func (f *family) start(h *handle, files ...*os.File) (err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	// /proc/self/exe is the running binary even after a new one was put in its place.
-	proc, err := os.StartProcess("/proc/self/exe", []string{runner.Argv0}, &os.ProcAttr{
+	h.proc, err = os.StartProcess("/proc/self/exe", []string{runner.Argv0}, &os.ProcAttr{
 		Dir:   "/",
 		Env:   []string{"GOMAXPROCS=1", "GOGC=off", "GOTRACEBACK=none"},
-		Files: []*os.File{null, null, os.Stderr, theirs},
+		Files: files,
 		Sys:   &syscall.SysProcAttr{Setsid: true}, // a ^C at the daemon's terminal is not for its commands
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	h := &handle{proc: proc, conn: ours, done: make(chan struct{})}
 	if f.members == nil {
 		f.members = map[int]*handle{}
 	}
-	f.members[proc.Pid] = h
+	f.members[h.proc.Pid] = h
 	f.wg.Go(func() { f.await(h) })
-	return h, nil
+	return nil
 }
 
 // await reaps the runner. It stays a member until then, so that its pid cannot
@@ -99,33 +121,31 @@ func (f *family) pids() []int {
 
 // assign sends a waiting runner its job. The descriptors stay the caller's.
 func (h *handle) assign(job *runner.Job, fds []int) error {
+	h.jobs++
+	job.Sequence = h.jobs
 	memfd, err := memfile("bashd-job", job.Append(nil))
 	if err != nil {
 		return err
 	}
 	defer unix.Close(memfd)
 	rights := unix.UnixRights(append([]int{memfd}, fds...)...)
-	return h.control(func(fd int) error {
-		return unix.Sendmsg(fd, []byte{1}, rights, nil, unix.MSG_NOSIGNAL)
-	})
-}
-
-// order sends one of the runner.Order bytes. A runner that is gone needs none.
-func (h *handle) order(b byte) {
-	_ = h.control(func(fd int) error { return unix.Sendmsg(fd, []byte{b}, nil, nil, unix.MSG_NOSIGNAL) })
-}
-
-func (h *handle) control(send func(fd int) error) error {
 	raw, err := h.conn.SyscallConn()
 	if err != nil {
 		return err
 	}
 	var sent error
 	err = raw.Write(func(fd uintptr) bool {
-		sent = send(int(fd))
+		sent = unix.Sendmsg(int(fd), []byte{1}, rights, nil, unix.MSG_NOSIGNAL)
 		return !errors.Is(sent, unix.EAGAIN)
 	})
 	return errors.Join(err, sent)
+}
+
+// order sends one of the runner.Order bytes for the present job. A runner that is gone
+// needs none, and a pipe that is full of orders needs no more of them.
+func (h *handle) order(b byte) {
+	_ = h.orders.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = h.orders.Write(binary.LittleEndian.AppendUint32([]byte{b}, h.jobs))
 }
 
 // receive reads the next record; an error means that the runner is gone or wedged.
@@ -153,6 +173,9 @@ func (h *handle) receive(deadline time.Time) (runner.Record, error) {
 // dismiss ends the runner and what it may have started.
 func (h *handle) dismiss() {
 	h.conn.Close()
+	if h.orders != nil {
+		h.orders.Close()
+	}
 }
 
 // memfile returns an anonymous file with that content, at its start.

@@ -34,6 +34,11 @@ func (l *list) add(stage Stage, trap uintptr, args ...uintptr) *call {
 	return c
 }
 
+func (l *list) reset() {
+	clear(l.keep)
+	l.n, l.keep = 0, l.keep[:0]
+}
+
 // pin keeps p alive for as long as the list and returns its address.
 func pin[T any](l *list, p *T) uintptr {
 	l.keep = append(l.keep, p)
@@ -54,7 +59,9 @@ const (
 )
 
 // child holds all that the code after clone touches.
-var child struct {
+var child childState
+
+type childState struct {
 	sweeper list // what the sweeper does before it clones the command
 	command list // what the command's process does, execve last
 	status  uintptr
@@ -62,6 +69,11 @@ var child struct {
 	runner  uintptr // the runner's pid
 	rep     report
 	order   byte
+}
+
+func (c *childState) reset() {
+	c.sweeper.reset()
+	c.command.reset()
 }
 
 // spawn clones the process that carries out child.command, below a

@@ -13,6 +13,10 @@ const Argv0 = "bashd-runner"
 // SOCK_SEQPACKET socketpair.
 const SocketFD = 3
 
+// OrdersFD is the descriptor on which a runner finds the read end of the pipe
+// that orders come by. Its end, too, is the end of the daemon.
+const OrdersFD = 4
+
 // ScriptFD is the descriptor on which a command finds its script when the Job
 // says HasScript.
 const ScriptFD = 3
@@ -22,6 +26,7 @@ const ScriptFD = 3
 // working directory, then Rulesets Landlock rulesets, then the
 // sweeper's ruleset (if Sweeper), then the script (if HasScript).
 type Job struct {
+	Sequence  uint32   // 1 for a runner's first job, and rising; orders name it
 	Shell     string   // path that is executed
 	Argv      []string // its arguments, argv[0] first
 	Env       []string // NAME=value, complete
@@ -52,6 +57,7 @@ const (
 // Append appends the encoding of j to b.
 func (j *Job) Append(b []byte) []byte {
 	b = append(b, j.flags())
+	b = binary.AppendUvarint(b, uint64(j.Sequence))
 	b = binary.AppendUvarint(b, uint64(j.Rulesets))
 	b = binary.AppendVarint(b, int64(j.Nice))
 	b = binary.AppendVarint(b, int64(j.OOMScore))
@@ -104,6 +110,7 @@ func ParseJob(b []byte) (*Job, error) {
 		NoNewPriv: flags&flagNoNewPriv != 0,
 		Sweeper:   flags&flagSweeper != 0,
 		HasScript: flags&flagHasScript != 0,
+		Sequence:  uint32(d.uvarint(1<<32 - 1)),
 		Rulesets:  int(d.uvarint(16)),
 		Nice:      int(d.varint()),
 		OOMScore:  int(d.varint()),

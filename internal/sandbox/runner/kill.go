@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"encoding/binary"
 	"os"
 	"runtime"
 	"strconv"
@@ -10,40 +11,59 @@ import (
 )
 
 // obey carries out the daemon's orders. End of file means that the daemon is gone:
-// then everything is killed, and wait ends the process when nothing is left.
+// then everything is killed, and the process ends when nothing is left.
 func (r *runner) obey() {
-	var buf [1]byte
+	var order [OrderSize]byte
 	for {
-		n, err := syscall.Read(SocketFD, buf[:])
+		n, err := syscall.Read(OrdersFD, order[:])
 		if err == syscall.EINTR {
 			continue
 		}
-		if err != nil || n == 0 {
+		// The pipe takes and gives an order as a whole, since it is short.
+		if err != nil || n != OrderSize {
+			r.forRunning(func() { r.sweeping.Store(true) })
 			r.killAll()
 			return
 		}
-		switch buf[0] {
+		r.mu.Lock()
+		sequence := r.sequence
+		r.mu.Unlock()
+		if binary.LittleEndian.Uint32(order[1:]) != sequence {
+			continue
+		}
+		switch order[0] {
 		case OrderTerminate:
-			r.signalAll(syscall.SIGTERM)
-			// Stopped processes act on SIGTERM only when they continue.
-			r.signalAll(syscall.SIGCONT)
+			r.forRunning(func() {
+				r.signalAll(syscall.SIGTERM)
+				// Stopped processes act on SIGTERM only when they continue.
+				r.signalAll(syscall.SIGCONT)
+			})
 		case OrderKill:
-			go r.killAll() // and go on listening: the daemon may vanish meanwhile
+			if r.forRunning(func() { r.sweeping.Store(true) }) {
+				go r.killAll() // and go on listening: the daemon may vanish meanwhile
+			}
 		}
 	}
+}
+
+// forRunning does something about the command, if one still runs.
+func (r *runner) forRunning(do func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.running {
+		do()
+	}
+	return r.running
 }
 
 // killAll kills until the process ends with the last of the tree. There is
 // no bound here: a process in an uninterruptible wait dies when it can, and until
 // then somebody has to be there to reap it.
 func (r *runner) killAll() {
-	if r.sweeping.Swap(true) {
-		return
-	}
 	hasten()
 	for {
-		r.signalAll(syscall.SIGKILL)
-		if r.orders >= 0 {
+		r.forRunning(func() { r.signalAll(syscall.SIGKILL) })
+		if r.sweeper > 0 {
 			time.Sleep(20 * time.Millisecond) // one order reaches everything; the next is for a sweeper that was lost
 		}
 	}
@@ -61,8 +81,8 @@ func hasten() {
 
 // signalAll sends one signal to everything below the runner.
 func (r *runner) signalAll(sig syscall.Signal) {
-	if r.orders >= 0 {
-		if _, err := syscall.Write(r.orders, []byte{byte(sig)}); err == nil {
+	if r.toX >= 0 {
+		if _, err := syscall.Write(r.toX, []byte{byte(sig)}); err == nil {
 			return
 		}
 		// The sweeper is gone: only an out-of-memory kill does that.

@@ -5,15 +5,6 @@ import (
 	"unsafe"
 )
 
-// fds are the descriptors that came with a Job.
-type fds struct {
-	stdin, stdout, stderr int
-	workdir               int
-	rulesets              []int
-	sweeper               int
-	script                int
-}
-
 // sigaction is the kernel's, zero meaning SIG_DFL.
 type sigaction struct {
 	handler, flags, restorer, mask uint64

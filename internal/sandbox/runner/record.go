@@ -9,12 +9,13 @@ import (
 type Kind byte
 
 // The kinds, in the order in which a runner sends them: Exec or Failed first; after
-// Exec, Exited and then Gone.
+// Exec, Exited and then Gone or GoneReady.
 const (
-	KindExec   Kind = 'X' // the command's program was executed; A is its pid
-	KindFailed Kind = 'F' // it was not; A is the Stage, B the errno
-	KindExited Kind = 'E' // the shell ended; A is its wait status, B is 1 if nothing else was left
-	KindGone   Kind = 'G' // nothing is left; A counts survivors killed, B user µs, C system µs, D the largest resident set in KiB
+	KindExec      Kind = 'X' // the command's program was executed; A is its pid
+	KindFailed    Kind = 'F' // it was not; A is the Stage, B the errno
+	KindExited    Kind = 'E' // the shell ended; A is its wait status, B is 1 if nothing else was left
+	KindGone      Kind = 'G' // nothing is left; A counts survivors killed, B user µs, C system µs, D the largest resident set in KiB
+	KindGoneReady Kind = 'R' // the same, and the runner waits for another job
 )
 
 // RecordSize is the size of an encoded Record.
@@ -45,7 +46,11 @@ func ParseRecord(b []byte) (Record, bool) {
 	return Record{Kind(b[0]), le.Uint64(b[1:]), le.Uint64(b[9:]), le.Uint64(b[17:]), le.Uint64(b[25:])}, true
 }
 
-// The orders that a daemon sends to a runner, one byte a message.
+// OrderSize is the size of an order on the pipe: its byte, then the Sequence of the job that
+// it is for, little-endian. An order for a job that has ended is ignored.
+const OrderSize = 5
+
+// The orders that a daemon sends to a runner.
 const (
 	OrderTerminate byte = 'T' // SIGTERM and SIGCONT to everything, once
 	OrderKill      byte = 'K' // SIGKILL to everything, until nothing is left

@@ -22,13 +22,19 @@ func init() {
 // runner is the state of the process. The main thread starts, waits and
 // reaps; a second goroutine reads orders.
 type runner struct {
-	sendMu   sync.Mutex // one record at a time
-	shell    int
-	sweeper  int // pid of X, 0: none
-	orders   int // write end of X's orders, -1: none
-	sweeping atomic.Bool
+	shell    int         // pid of bash
+	sweeper  int         // pid of X, 0: none; written while nothing runs
+	usage    usage       // of the present job
+	sweeping atomic.Bool // SIGKILL is being sent; never taken back
+
+	mu       sync.Mutex
+	sequence uint32 // guarded by mu; of the present job
+	running  bool   // guarded by mu: orders are for a command that runs
+	toX      int    // guarded by mu; write end of X's orders, -1: none
 }
 
+// run serves one job after another, until the daemon closes the socket or a
+// job leaves the process in a state that the next one should not inherit.
 func run() {
 	// PDEATHSIG of the command follows the thread that cloned it.
 	runtime.LockOSThread()
@@ -37,129 +43,50 @@ func run() {
 	oom, ownOOM := openOOMScore()
 	_ = prctl(prSetDumpable, 0)
 	syscall.CloseOnExec(SocketFD)
-
-	r := &runner{orders: -1}
-	job, f, ok := receive()
-	if !ok {
-		return // the daemon needed no runner any more
+	syscall.CloseOnExec(OrdersFD)
+	r := &runner{}
+	for again := true; again; {
+		job, f, ok := receive()
+		if !ok {
+			return // the daemon needs no runner any more
+		}
+		again = r.serve(job, f, func(score int) { writeOOMScore(oom, score) }, ownOOM)
 	}
+}
+
+// serve runs one job to its end and reports whether the process can serve another.
+func (r *runner) serve(job *Job, f fds, setOOM func(int), ownOOM int) (again bool) {
 	if job == nil {
 		r.send(Record{Kind: KindFailed, A: uint64(StageJob), B: uint64(syscall.EINVAL)})
-		return
+		return false
 	}
-	writeOOMScore(oom, job.OOMScore)
+	r.mu.Lock()
+	first := r.sequence == 0
+	r.sequence, r.shell, r.sweeper, r.toX, r.usage = job.Sequence, 0, 0, -1, usage{}
+	r.mu.Unlock()
+	setOOM(job.OOMScore) // the command inherits it
 	err := r.start(job, f)
-	writeOOMScore(oom, ownOOM)
+	setOOM(ownOOM)
 	closeAll(f)
 	if err != nil {
 		r.send(Record{Kind: KindFailed, A: uint64(err.Stage), B: uint64(err.Errno)})
 		r.dismissSweeper()
-		return
+		return false
 	}
+	r.mu.Lock()
+	r.running = true
+	r.mu.Unlock()
 	r.send(Record{Kind: KindExec, A: uint64(r.shell)})
-	go r.obey()
-	r.wait()
-	r.dismissSweeper()
+	if first {
+		go r.obey()
+	}
+	return r.wait()
 }
 
 func (r *runner) send(rec Record) {
 	var buf [RecordSize]byte
-	r.sendMu.Lock()
-	defer r.sendMu.Unlock()
 	// A daemon that is gone is noticed by obey.
 	send(SocketFD, rec.Append(buf[:0]))
-}
-
-// receive waits for the Job and its descriptors. ok is false when the
-// daemon closed the socket instead; job is nil when what came is no Job.
-func receive() (job *Job, f fds, ok bool) {
-	var buf [8]byte
-	oob := make([]byte, syscall.CmsgSpace(32*4))
-	var n, oobn int
-	var err error
-	for {
-		n, oobn, _, _, err = syscall.Recvmsg(SocketFD, buf[:], oob, syscall.MSG_CMSG_CLOEXEC)
-		if err != syscall.EINTR {
-			break
-		}
-	}
-	if err != nil || n == 0 {
-		return nil, f, false
-	}
-	got, err := parseFDs(oob[:oobn])
-	if err != nil || len(got) == 0 {
-		return nil, f, true
-	}
-	job, err = readJob(got[0])
-	syscall.Close(got[0])
-	if err != nil {
-		return nil, f, true
-	}
-	f, fits := assign(job, got[1:])
-	if !fits {
-		return nil, f, true
-	}
-	return job, f, true
-}
-
-func parseFDs(oob []byte) ([]int, error) {
-	msgs, err := syscall.ParseSocketControlMessage(oob)
-	if err != nil || len(msgs) != 1 {
-		return nil, errBadJob
-	}
-	return syscall.ParseUnixRights(&msgs[0])
-}
-
-func readJob(memfd int) (*Job, error) {
-	var st syscall.Stat_t
-	if err := syscall.Fstat(memfd, &st); err != nil {
-		return nil, err
-	}
-	b := make([]byte, st.Size)
-	for done := 0; done < len(b); {
-		n, err := syscall.Pread(memfd, b[done:], int64(done))
-		if err == syscall.EINTR {
-			continue
-		}
-		if err != nil || n == 0 {
-			return nil, errBadJob
-		}
-		done += n
-	}
-	return ParseJob(b)
-}
-
-// assign tells the descriptors that follow the Job apart; see [Job].
-func assign(j *Job, got []int) (f fds, ok bool) {
-	next := func() int {
-		if len(got) == 0 {
-			ok = false
-			return -1
-		}
-		fd := got[0]
-		got = got[1:]
-		return fd
-	}
-	ok = true
-	f = fds{stdin: next(), stdout: next(), stderr: next(), workdir: next(), sweeper: -1, script: -1}
-	for range j.Rulesets {
-		f.rulesets = append(f.rulesets, next())
-	}
-	if j.Sweeper {
-		f.sweeper = next()
-	}
-	if j.HasScript {
-		f.script = next()
-	}
-	return f, ok && len(got) == 0
-}
-
-func closeAll(f fds) {
-	for _, fd := range append([]int{f.stdin, f.stdout, f.stderr, f.workdir, f.sweeper, f.script}, f.rulesets...) {
-		if fd >= 0 {
-			syscall.Close(fd)
-		}
-	}
 }
 
 // start clones the command and waits until it was executed or failed.
@@ -169,16 +96,17 @@ func (r *runner) start(j *Job, f fds) *StartError {
 		return &StartError{StageClone, err.(syscall.Errno)}
 	}
 	defer syscall.Close(status[0])
+	child.reset()
 	child.status, child.runner = uintptr(status[1]), uintptr(os.Getpid())
 	if j.Sweeper {
 		if err := syscall.Pipe2(orders[:], syscall.O_CLOEXEC); err != nil {
 			syscall.Close(status[1])
 			return &StartError{StageClone, err.(syscall.Errno)}
 		}
-		r.orders, child.orders = orders[1], uintptr(orders[0])
+		r.toX, child.orders = orders[1], uintptr(orders[0])
 		prepareSweeper(f)
 	}
-	err := prepareCommand(j, f, r.orders)
+	err := prepareCommand(j, f, r.toX)
 	if err == nil {
 		err = r.clone(j.Sweeper)
 	}
@@ -254,17 +182,30 @@ func reap(pid int) {
 	}
 }
 
-// wait reaps until nothing is left, and reports the shell's end and the tree's.
-func (r *runner) wait() {
+// usage sums up what reaped processes used, each with what it had itself waited for.
+type usage struct {
+	user, system, maxRSS uint64 // µs, µs, KiB
+}
+
+func (u *usage) add(ru *syscall.Rusage) {
+	u.user += uint64(ru.Utime.Nano() / 1000)
+	u.system += uint64(ru.Stime.Nano() / 1000)
+	u.maxRSS = max(u.maxRSS, uint64(ru.Maxrss))
+}
+
+// wait reaps until nothing is left, and reports the shell's end and the tree's. It
+// returns whether the process is as it was before the job.
+func (r *runner) wait() (again bool) {
 	survivors := uint64(0)
 	exited := Record{}
 	for {
 		var ws syscall.WaitStatus
+		var ru syscall.Rusage
 		options := 0
 		if exited.Kind != 0 {
 			options = syscall.WNOHANG // is anybody else left? The daemon need not ask then
 		}
-		pid, err := syscall.Wait4(-1, &ws, options, nil)
+		pid, err := syscall.Wait4(-1, &ws, options, &ru)
 		if err == syscall.EINTR {
 			continue
 		}
@@ -275,11 +216,14 @@ func (r *runner) wait() {
 			r.send(exited)
 			exited.Kind = 0
 		}
+		if err != nil { // ECHILD
+			return r.gone(survivors)
+		}
+		if pid == 0 {
+			continue
+		}
+		r.usage.add(&ru)
 		switch {
-		case err != nil: // ECHILD
-			r.reportGone(survivors)
-			return
-		case pid == 0:
 		case pid == r.shell:
 			exited = Record{Kind: KindExited, A: uint64(ws)}
 		case r.sweeping.Load() && ws.Signaled() && ws.Signal() == syscall.SIGKILL:
@@ -288,18 +232,30 @@ func (r *runner) wait() {
 	}
 }
 
-func (r *runner) reportGone(survivors uint64) {
-	var ru syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_CHILDREN, &ru)
-	µs := func(t syscall.Timeval) uint64 { return uint64(t.Nano() / 1000) }
-	r.send(Record{KindGone, survivors, µs(ru.Utime), µs(ru.Stime), uint64(ru.Maxrss)})
+// gone reports the end of the tree, after which no order is obeyed. A process that has
+// been sweeping has changed its priority, and ends.
+func (r *runner) gone(survivors uint64) (again bool) {
+	r.mu.Lock()
+	r.running = false
+	again = !r.sweeping.Load()
+	r.mu.Unlock()
+	rec := Record{Kind: KindGone, A: survivors, B: r.usage.user, C: r.usage.system, D: r.usage.maxRSS}
+	if again {
+		rec.Kind = KindGoneReady
+	}
+	r.send(rec)
+	r.dismissSweeper()
+	return again
 }
 
 // dismissSweeper ends X, which first kills what a failed start may have left.
 func (r *runner) dismissSweeper() {
-	if r.orders >= 0 {
-		syscall.Close(r.orders)
+	r.mu.Lock()
+	if r.toX >= 0 {
+		syscall.Close(r.toX)
+		r.toX = -1
 	}
+	r.mu.Unlock()
 	if r.sweeper > 0 {
 		reap(r.sweeper)
 	}
