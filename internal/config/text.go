@@ -29,7 +29,7 @@ func split(s, separator string) []string {
 // splitTrim splits at commas, drops blanks around items, then empty items.
 func splitTrim(s string) []string {
 	var items []string
-	for _, item := range strings.Split(s, ",") {
+	for item := range strings.SplitSeq(s, ",") {
 		if item = strings.Trim(item, " \t"); item != "" {
 			items = append(items, item)
 		}

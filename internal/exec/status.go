@@ -1,5 +1,7 @@
 package exec
 
+import "slices"
+
 // Status is where a command is in its life.
 type Status string
 
@@ -26,10 +28,5 @@ func (s Status) Terminal() bool {
 
 // CanBecome reports that the life-cycle allows s → next.
 func (s Status) CanBecome(next Status) bool {
-	for _, t := range transitions[s] {
-		if t == next {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(transitions[s], next)
 }

@@ -51,7 +51,7 @@ func landlockABI() (int, error) {
 	case errors.Is(err, unix.ENOSYS):
 		return 0, errors.New("this kernel has no Landlock (landlock_create_ruleset: ENOSYS)")
 	case errors.Is(err, unix.EOPNOTSUPP):
-		return 0, errors.New("Landlock is built into this kernel but not enabled at boot (landlock_create_ruleset: EOPNOTSUPP)")
+		return 0, errors.New("this kernel has Landlock, but it was not enabled at boot (landlock_create_ruleset: EOPNOTSUPP)")
 	case err != nil:
 		return 0, fmt.Errorf("landlock_create_ruleset: %w", err)
 	}

@@ -5,19 +5,14 @@ import (
 	"unsafe"
 )
 
-// sigaction is the kernel's, zero meaning SIG_DFL.
-type sigaction struct {
-	handler, flags, restorer, mask uint64
-}
+// Structures of the kernel, of which only zeros are ever given.
+type (
+	sigaction [4]uint64 // handler SIG_DFL, no flags, no restorer, no mask
+	capSets   [6]uint32 // effective, permitted and inheritable, twice
+)
 
-type capHeader struct {
-	version uint32
-	pid     int32
-}
-
-type capData struct {
-	effective, permitted, inheritable uint32
-}
+// capHeader is a version and a pid, 0 for the caller.
+type capHeader [2]uint32
 
 // prepareSweeper fills the list of the sweeper: enter the domain, and see that it
 // holds before anything is cloned into it.
@@ -79,8 +74,8 @@ func prepareCapabilities(l *list) {
 	}
 	// Kernels before 4.3 have no ambient set.
 	l.add(StageCapabilities, syscall.SYS_PRCTL, prCapAmbient, prCapAmbientClear).tolerate = true
-	hdr := pin(l, &capHeader{version: capVersion3})
-	l.add(StageCapabilities, syscall.SYS_CAPSET, hdr, pin(l, &[2]capData{}))
+	hdr := pin(l, &capHeader{capVersion3})
+	l.add(StageCapabilities, syscall.SYS_CAPSET, hdr, pin(l, &capSets{}))
 }
 
 // prepareScript leaves the script on ScriptFD across execve. It may already be
