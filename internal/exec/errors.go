@@ -1,8 +1,12 @@
 package exec
 
 import (
+	"errors"
 	"fmt"
+	"syscall"
 	"time"
+
+	"bashd/internal/sandbox"
 )
 
 // Code is the machine-readable kind of an [Error]. Transports map it to their
@@ -55,6 +59,16 @@ func (e *Error) Unwrap() error { return e.Err }
 func invalid(field, format string, args ...any) *Error {
 	msg := fmt.Sprintf(format, args...)
 	return &Error{Code: CodeInvalidArgument, Message: field + ": " + msg, Fields: []FieldError{{field, msg}}}
+}
+
+// errPlace says that a directory of ours, which a command needs, cannot be had: a full or
+// read-only disk. It tells the caller why, and not where.
+func errPlace(what string, err error) *Error {
+	reason := "input/output error"
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		reason = errno.Error()
+	}
+	return &Error{Code: CodeStartFailed, Kind: sandbox.KindInternal, Message: what + ": " + reason, Err: err}
 }
 
 // errNotFound is the one answer to an unknown id and to someone else's.

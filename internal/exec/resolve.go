@@ -20,7 +20,7 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // Resolve makes the Spec of a Request: defaults filled, caps applied, paths absolute,
 // the workdir looked at. Errors: CodeInvalidArgument (with every field that is wrong),
-// CodeModeNotAllowed, CodeWorkdirUnusable, CodeInternal.
+// CodeModeNotAllowed, CodeWorkdirUnusable, CodeStartFailed (the workspace cannot be made), CodeInternal.
 func (m *Manager) Resolve(c Caller, r Request) (Spec, error) {
 	if fields := Check(r); len(fields) > 0 {
 		return Spec{}, &Error{Code: CodeInvalidArgument, Message: fields[0].Field + ": " + fields[0].Message, Fields: fields}
@@ -48,7 +48,7 @@ func (m *Manager) Resolve(c Caller, r Request) (Spec, error) {
 	}
 	var err error
 	if s.WorkspaceRoot, err = m.files.workspace(c.Owner); err != nil {
-		return Spec{}, &Error{Code: CodeInternal, Message: "the workspace cannot be used", Err: err}
+		return Spec{}, errPlace("the workspace cannot be used", err)
 	}
 	s.Workdir, err = m.workdir(s, r.Workdir)
 	return s, err

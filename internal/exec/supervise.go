@@ -32,7 +32,7 @@ func (m *Manager) launch(j *job) error {
 	temp := ""
 	if j.spec.Mode.Confined() {
 		if err := m.files.makeTemp(j.spec.Owner, j.id); err != nil {
-			return err
+			return errPlace("the command's temporary directory cannot be made", err)
 		}
 		temp = m.files.tempPath(j.spec.Owner, j.id)
 	}
