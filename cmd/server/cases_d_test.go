@@ -72,7 +72,7 @@ func caseD07(t *testing.T, _ *daemon) {
 	write(t, wrapper, "#!/bin/sh\nSHELL=/bin/sh exec script -qec \"exec $1\" /dev/null </dev/null\n")
 	d := launchIn(t, surroundings{wrapper: []string{"/bin/sh", wrapper}})
 	t.Cleanup(func() { d.stop(t) })
-	if tty := openTerminals(t, d.pid); tty == "" {
+	if !hasTerminal(t, d.pid) {
 		t.Fatal("the daemon has no terminal: this test would show nothing")
 	}
 	for _, command := range []string{"read -r x </dev/tty; echo rc=$?", "echo x >/dev/tty; echo rc=$?"} {
@@ -88,15 +88,16 @@ func caseD07(t *testing.T, _ *daemon) {
 	}
 }
 
-// openTerminals names a terminal that the process has open.
-func openTerminals(tb testing.TB, pid int) string {
+// hasTerminal reports that the process has a controlling terminal.
+func hasTerminal(tb testing.TB, pid int) bool {
 	tb.Helper()
-	for _, fd := range []string{"0", "1", "2"} {
-		if name, _ := os.Readlink(filepath.Join(procDir(pid), "fd", fd)); strings.HasPrefix(name, "/dev/pts/") {
-			return name
-		}
+	stat, err := os.ReadFile(filepath.Join(procDir(pid), "stat"))
+	if err != nil {
+		tb.Fatal(err)
 	}
-	return ""
+	// state, parent, process group, session, terminal
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	return len(fields) > 4 && fields[4] != "0"
 }
 
 func caseD08(t *testing.T, d *daemon) {

@@ -58,7 +58,8 @@ func passes(name string, keep []string) bool {
 }
 
 func homeDir() string {
-	if u, err := user.Current(); err == nil && u.HomeDir != "" {
+	// Service users often have a home that does not exist.
+	if u, err := user.Current(); err == nil && isDir(u.HomeDir) == nil {
 		return u.HomeDir
 	}
 	return "/"
