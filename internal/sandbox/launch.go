@@ -54,7 +54,7 @@ func (s *Sandbox) prepare(l *launch, c Command) (*runner.Job, error) {
 		return nil, err
 	}
 	if c.Policy.mode.Confined() {
-		job.DropCaps, job.NoNewPriv = true, true
+		job.DropCaps, job.NoNewPriv, job.Filter = true, true, s.filter
 		if err := s.openRules(l, c.Policy, job); err != nil {
 			return nil, &UnavailableError{runner.StageLandlock.String(), err.Error()}
 		}

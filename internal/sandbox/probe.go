@@ -93,7 +93,10 @@ func enforcement(gaps []string) Enforcement {
 // gaps lists what is missing: what the probe could do, and what by
 // construction no rule of this version speaks of.
 func (s *Sandbox) gaps(did []string) []string {
-	gaps := []string{GapCommandLines, GapHiddenNames, GapHiddenSockets, GapProcessLimit, GapScheduling}
+	gaps := []string{GapCommandLines, GapHiddenNames, GapHiddenSockets, GapProcessLimit}
+	if s.filter == "" {
+		gaps = append(gaps, GapScheduling)
+	}
 	for _, effect := range []string{GapMetadata, GapTimestamps, GapSignals} {
 		if slices.Contains(did, effect) {
 			gaps = append(gaps, effect)

@@ -33,6 +33,7 @@ type Sandbox struct {
 	abi    int
 	report Report
 	layers readLayers
+	filter string   // the system call filter of confined commands; empty where this host has none
 	domain *ruleset // the sweeper's; nil where trees are killed without one
 	family family
 	pool   *pool
@@ -79,6 +80,14 @@ func newSandbox(ctx context.Context, cfg Config, landlock func() (int, error)) (
 	if s.domain, err = sweeperDomain(abi); err != nil {
 		s.report = unavailable(err.Error())
 		return s, nil
+	}
+	if seccompUsable() {
+		filter, err := buildFilter()
+		if err != nil {
+			s.report = unavailable(err.Error())
+			return s, nil
+		}
+		s.filter = string(filter)
 	}
 	s.report = s.probe(ctx)
 	return s, nil
@@ -161,7 +170,7 @@ func (s *Sandbox) start(ctx context.Context, c Command) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := s.engage(c.Policy.sort(), job, l.fds)
+	h, err := s.engage(s.sort(c.Policy), job, l.fds)
 	if err != nil {
 		return nil, &StartError{spawnKind(err), err}
 	}
@@ -181,6 +190,15 @@ func (s *Sandbox) start(ctx context.Context, c Command) (*Process, error) {
 	l.stdin, l.stdout, l.stderr = nil, nil, nil
 	go p.watch()
 	return p, nil
+}
+
+// sort names the commands that a runner may serve one after another. Without
+// the system call filter a command can do things to its runner from outside, so that none serves twice.
+func (s *Sandbox) sort(p Policy) string {
+	if s.filter == "" {
+		return ""
+	}
+	return p.sort()
 }
 
 // engage hands the job to a waiting runner; one that died while it waited is

@@ -35,8 +35,9 @@ type Job struct {
 	OOMScore  int  // oom_score_adj of the command
 	DropCaps  bool // the command ends with no capability and none to gain
 	NoNewPriv bool
-	Rulesets  int  // how many Landlock rulesets to enter, in order
-	Sweeper   bool // start the command below a sweeper
+	Rulesets  int    // how many Landlock rulesets to enter, in order
+	Filter    string // seccomp program, eight bytes an instruction; empty: none
+	Sweeper   bool   // start the command below a sweeper
 	HasScript bool
 }
 
@@ -61,6 +62,7 @@ func (j *Job) Append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(j.Rulesets))
 	b = binary.AppendVarint(b, int64(j.Nice))
 	b = binary.AppendVarint(b, int64(j.OOMScore))
+	b = appendString(b, j.Filter)
 	b = appendString(b, j.Shell)
 	b = appendStrings(b, j.Argv)
 	b = appendStrings(b, j.Env)
@@ -114,6 +116,7 @@ func ParseJob(b []byte) (*Job, error) {
 		Rulesets:  int(d.uvarint(16)),
 		Nice:      int(d.varint()),
 		OOMScore:  int(d.varint()),
+		Filter:    d.string(),
 		Shell:     d.string(),
 		Argv:      d.strings(),
 		Env:       d.strings(),

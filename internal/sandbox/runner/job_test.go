@@ -11,7 +11,7 @@ func TestJobRoundTrip(t *testing.T) {
 		{
 			Sequence: 1<<32 - 1, Shell: "/bin/bash", Argv: []string{"bash", "-c", "--", "echo \xff\n"}, Env: []string{"A=", "B=b\nc"},
 			Limits: []Limit{{4, 0, 0}, {7, 1, ^uint64(0)}}, Nice: -3, OOMScore: 500,
-			DropCaps: true, NoNewPriv: true, Rulesets: 2, Sweeper: true, HasScript: true,
+			DropCaps: true, NoNewPriv: true, Rulesets: 2, Filter: "12345678", Sweeper: true, HasScript: true,
 		},
 	} {
 		got, err := ParseJob(j.Append(nil))

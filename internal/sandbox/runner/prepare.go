@@ -62,6 +62,9 @@ func prepareCommand(j *Job, f fds, ordersWrite int) error {
 		prepareScript(l, f.script)
 	}
 	prepareSignals(l)
+	if j.Filter != "" {
+		prepareFilter(l, j.Filter)
+	}
 	return prepareExec(l, j)
 }
 
@@ -96,6 +99,18 @@ func prepareSignals(l *list) {
 		l.add(StageSignals, syscall.SYS_RT_SIGACTION, s, def, 0, 8).tolerate = true
 	}
 	l.add(StageSignals, syscall.SYS_RT_SIGPROCMASK, sigSetmask, pin(l, new(uint64)), 0, 8)
+}
+
+// sockFprog is the kernel's struct sock_fprog.
+type sockFprog struct {
+	length uint16
+	filter *byte
+}
+
+// prepareFilter loads the filter last, since it also holds for the calls that follow.
+func prepareFilter(l *list, filter string) {
+	prog := pin(l, &sockFprog{uint16(len(filter) / 8), unsafe.StringData(filter)})
+	l.add(StageFilter, sysSeccomp, seccompSetModeFilter, 0, prog)
 }
 
 func prepareExec(l *list, j *Job) error {

@@ -74,13 +74,14 @@ const (
 	StageLandlock
 	StageDescriptors
 	StageSignals
+	StageFilter
 	StageExec
 )
 
 var stageNames = [...]string{
 	StageJob: "job", StageClone: "clone", StageSweeper: "sweeper", StageSession: "session", StageStdio: "stdio",
 	StageWorkdir: "workdir", StagePriority: "priority", StageLimits: "limits", StageCapabilities: "capabilities",
-	StageNoNewPrivs: "no-new-privs", StageLandlock: "landlock", StageDescriptors: "descriptors", StageSignals: "signals", StageExec: "exec",
+	StageNoNewPrivs: "no-new-privs", StageLandlock: "landlock", StageDescriptors: "descriptors", StageSignals: "signals", StageFilter: "seccomp", StageExec: "exec",
 }
 
 // String is the stage's name as it appears in problems.

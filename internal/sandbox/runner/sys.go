@@ -25,7 +25,9 @@ const (
 
 	capVersion3       = 0x20080522
 	closeRangeCloexec = 4
-	sigSetmask        = 2
+
+	seccompSetModeFilter = 1
+	sigSetmask           = 2
 )
 
 func prctl(option, arg uintptr) error {
