@@ -71,6 +71,8 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	case "healthcheck":
 		return healthcheck(ctx, cfg.Listen)
 	}
+	// A log that nobody reads any more must not end the service.
+	signal.Ignore(syscall.SIGPIPE)
 	// Never given back: a second signal in the last moment must not turn an orderly
 	// end into a death by signal.
 	signals := make(chan os.Signal, 2)

@@ -8,8 +8,12 @@ import (
 	"strings"
 )
 
-// secretName matches names of variables that look like credentials.
-var secretName = regexp.MustCompile(`(?i)KEY|SECRET|TOKEN|PASSWORD|PASSPHRASE|PASSWD|CREDENTIAL|PRIVATE`)
+// secretName matches names of variables that look like credentials; those that hold the
+// way to an agent or a login count too.
+var secretName = regexp.MustCompile(`(?i)KEY|SECRET|TOKEN|PASS|CREDENTIAL|PRIVATE|COOKIE|JWT|WEBHOOK|AUTH$|AUTH_|XAUTHORITY|_PWD$`)
+
+// secretValue matches values with a login in a URL.
+var secretValue = regexp.MustCompile(`://[^/\s]*:[^/\s]*@`)
 
 // hijackers are variables by which the daemon's environment would change what bash or
 // the dynamic loader does before the command has its say.
@@ -30,7 +34,7 @@ func inherited(environ, keep []string) map[string]string {
 	env := map[string]string{}
 	for _, entry := range environ {
 		name, value, ok := strings.Cut(entry, "=")
-		if ok && passes(name, keep) {
+		if ok && passes(name, value, keep) {
 			env[name] = value
 		}
 	}
@@ -45,7 +49,7 @@ func inherited(environ, keep []string) map[string]string {
 	return env
 }
 
-func passes(name string, keep []string) bool {
+func passes(name, value string, keep []string) bool {
 	switch {
 	case name == "", strings.HasPrefix(name, "BASHD_"), strings.HasPrefix(name, "DSH_"),
 		strings.HasPrefix(name, "BASH_FUNC_"), hijackers[name]:
@@ -54,7 +58,7 @@ func passes(name string, keep []string) bool {
 	case name == "PWD", name == "OLDPWD", name == "SHLVL", name == "_":
 		return false
 	}
-	return !secretName.MatchString(name) || slices.Contains(keep, name)
+	return !secretName.MatchString(name) && !secretValue.MatchString(value) || slices.Contains(keep, name)
 }
 
 func homeDir() string {

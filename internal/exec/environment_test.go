@@ -34,6 +34,8 @@ var daemonEnv = []string{
 	"PATH=" + os.Getenv("PATH"), "HOME=/home/daemon", "PLAIN=kept", "EMPTY=",
 	"OPENAI_API_KEY=s", "GITHUB_TOKEN=s", "aws_secret_access_key=s", "DbPassword=s", "PGPASSFILE_PASSWD=s",
 	"SSH_PASSPHRASE=s", "GOOGLE_APPLICATION_CREDENTIALS=s", "PRIVATE_THING=s",
+	"MYSQL_PWD=s", "MY_PASS=s", "NPM_CONFIG__AUTH=s", "COOKIE=s", "JWT=s", "SLACK_WEBHOOK=s", "SSH_AUTH_SOCK=/s",
+	"DATABASE_URL=postgres://u:s@h/d", "HTTP_PROXY=http://u:s@proxy:1", "HTTPS_PROXY=http://proxy:1", "GIT_AUTHOR_NAME=a",
 	"MONKEY=1", "KEYBOARD_LAYOUT=us", "TOKENIZERS_PARALLELISM=false",
 	"BASHD_LISTEN=x", "DSH_OLD=x", "DSH_TASK_ID=x",
 	"BASH_ENV=/nonexistent/x", "ENV=/nonexistent/x", "SHELLOPTS=errexit:xtrace", "BASHOPTS=extglob", "PS4=x", "PROMPT_COMMAND=x",
@@ -58,7 +60,7 @@ func TestEnvironmentIsScrubbed(t *testing.T) {
 				delete(got, own)
 			}
 			want := map[string]string{
-				"PATH": os.Getenv("PATH"), "HOME": "/home/daemon", "LANG": "C.UTF-8", "LC_MESSAGES": "C.UTF-8", "PLAIN": "kept", "EMPTY": "",
+				"PATH": os.Getenv("PATH"), "HOME": "/home/daemon", "LANG": "C.UTF-8", "LC_MESSAGES": "C.UTF-8", "PLAIN": "kept", "EMPTY": "", "HTTPS_PROXY": "http://proxy:1", "GIT_AUTHOR_NAME": "a",
 				"MONKEY": "1", "KEYBOARD_LAYOUT": "us",
 				"NO_COLOR": "1", "TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0",
 				"DSH_SHELL": "1", "DSH_HOME": "/dsh", "DSH_X": "operator", "PWD": f.ws + "/aaaa",

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // files lays out what runs leave on disk:
@@ -88,10 +89,33 @@ func (f *files) tempPath(o Owner, id string) string {
 
 func (f *files) makeTemp(o Owner, id string) error {
 	rel := filepath.Join(ownersDir, ownerName(o), tempDir)
+	if err := f.mend(rel); err != nil {
+		return err
+	}
 	if err := f.root.MkdirAll(rel, 0o700); err != nil {
 		return err
 	}
 	return f.root.Mkdir(filepath.Join(rel, id), 0o700)
+}
+
+// mend gives our directories down to dir their mode back. A command of the same user can
+// take it (the gap "metadata"), which must not stop its own end nor later commands.
+func (f *files) mend(dir string) error {
+	path := ""
+	for part := range strings.SplitSeq(dir, "/") {
+		path = filepath.Join(path, part)
+		st, err := f.root.Lstat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil && st.Mode() != fs.ModeDir|0o700 {
+			err = f.root.Chmod(path, 0o700)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (f *files) removeTemp(o Owner, id string) error {
@@ -105,6 +129,9 @@ func streamPath(o Owner, id string, s StreamName) string {
 // createSpill creates the spill file of one stream.
 func (f *files) createSpill(o Owner, id string, s StreamName) (*os.File, error) {
 	rel := streamPath(o, id, s)
+	if err := f.mend(filepath.Dir(rel)); err != nil {
+		return nil, err
+	}
 	if err := f.root.MkdirAll(filepath.Dir(rel), 0o700); err != nil {
 		return nil, err
 	}
@@ -132,11 +159,15 @@ func (f *files) removeRun(o Owner, id string) error {
 // removeTree removes rel and all below it. A command may have left directories
 // that their owner cannot search; where the daemon is not root, those are opened up first.
 func (f *files) removeTree(rel string) error {
-	if err := f.root.RemoveAll(rel); err == nil || !errors.Is(err, fs.ErrPermission) {
+	if err := f.mend(filepath.Dir(rel)); err != nil {
 		return err
 	}
-	f.openUp(rel)
-	return f.root.RemoveAll(rel)
+	err := f.root.RemoveAll(rel)
+	if errors.Is(err, fs.ErrPermission) {
+		f.openUp(rel)
+		err = f.root.RemoveAll(rel)
+	}
+	return err
 }
 
 func (f *files) openUp(dir string) {

@@ -226,6 +226,10 @@ func (m *Manager) startError(mode sandbox.Mode, err error) *Error {
 		return &Error{Code: CodeWorkdirUnusable, Message: wd.Error()}
 	}
 	if st, ok := errors.AsType[*sandbox.StartError](err); ok {
+		if st.Kind == sandbox.KindArgumentTooLong {
+			// Each entry was short enough, so it is their sum; asking again would not help.
+			return invalid("env", "its entries are together longer than the kernel lets a program have")
+		}
 		return &Error{Code: CodeStartFailed, Kind: st.Kind, Message: st.Error()}
 	}
 	if ours, ok := errors.AsType[*Error](err); ok {

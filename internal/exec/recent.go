@@ -6,7 +6,8 @@ import (
 )
 
 // recent remembers settled runs, oldest first, within bounds of number, age, memory
-// and disk. Its owner locks.
+// and disk. What is too much goes at the expense of the owner who takes most, so that
+// nobody can have another's runs forgotten. Whoever holds it locks.
 type recent struct {
 	keepFor  time.Duration
 	maxSpill int64
@@ -48,22 +49,42 @@ func (rs *recent) add(j *job, r Run) {
 	rs.bytes += s.bytes
 	rs.spill += s.spill
 	rs.expire(r.FinishedAt)
-	for len(rs.jobs) > maxRecentRuns || rs.bytes > maxRecentBytes || rs.spill > rs.maxSpill {
-		rs.drop()
+	for len(rs.jobs) > maxRecentRuns {
+		rs.dropFromLargest(func(*settled) int64 { return 1 })
 	}
+	for rs.bytes > maxRecentBytes {
+		rs.dropFromLargest(func(s *settled) int64 { return s.bytes })
+	}
+	for rs.spill > rs.maxSpill {
+		rs.dropFromLargest(func(s *settled) int64 { return s.spill })
+	}
+}
+
+// dropFromLargest forgets the oldest run that counts, of the owner whose runs count most.
+func (rs *recent) dropFromLargest(weight func(*settled) int64) {
+	taken := map[Owner]int64{}
+	var largest Owner
+	for _, s := range rs.jobs {
+		owner := s.job.spec.Owner
+		taken[owner] += weight(s)
+		if taken[owner] > taken[largest] {
+			largest = owner
+		}
+	}
+	rs.drop(slices.IndexFunc(rs.jobs, func(s *settled) bool { return s.job.spec.Owner == largest && weight(s) > 0 }))
 }
 
 // expire forgets what is older than keepFor.
 func (rs *recent) expire(now time.Time) {
 	for len(rs.jobs) > 0 && now.Sub(rs.jobs[0].at) > rs.keepFor {
-		rs.drop()
+		rs.drop(0)
 	}
 }
 
-// drop forgets the oldest.
-func (rs *recent) drop() {
-	s := rs.jobs[0]
-	rs.jobs = slices.Delete(rs.jobs, 0, 1)
+// drop forgets the run at i.
+func (rs *recent) drop(i int) {
+	s := rs.jobs[i]
+	rs.jobs = slices.Delete(rs.jobs, i, i+1)
 	delete(rs.byID, s.job.id)
 	rs.bytes -= s.bytes
 	rs.spill -= s.spill

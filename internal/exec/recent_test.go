@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"bashd/internal/exec"
+	"bashd/internal/sandbox"
 )
 
 // spillFiles lists the files below the owners' directories.
@@ -132,5 +133,43 @@ func TestNoInputIsKept(t *testing.T) {
 	}
 	if _, named := again.Spec.Env["V"]; !named {
 		t.Error("the name of the variable is gone too")
+	}
+}
+
+// TestOthersRunsAreNotForgotten: an owner who takes too much loses runs of its own, and nobody
+// else's.
+func TestOthersRunsAreNotForgotten(t *testing.T) {
+	f := newFixture(t, func(s *exec.Settings) { s.MaxStateBytes = 1_000_000 })
+	mine := f.mustRun(t, alice, exec.Request{Command: "seq 20000"})
+	for range 4 {
+		f.mustRun(t, bob, exec.Request{Command: "head -c 8000000 /dev/zero", StdoutMaxBytes: exec.MaxStdoutBytes})
+	}
+	for range 4 {
+		f.mustRun(t, bob, exec.Request{Command: "head -c 400000 /dev/zero"})
+	}
+	if _, err := f.Get(alice, mine.ID); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(mine.Stdout.SpillPath); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOwnPermissionsAreMended: a command that takes our directories' permissions away stops
+// neither its own end nor later commands. Root is not stopped by permissions in the first place.
+func TestOwnPermissionsAreMended(t *testing.T) {
+	f := newFixture(t)
+	if f.sandbox.Report().ReadOnly.Unavailable != "" {
+		t.Skip(f.sandbox.Report().ReadOnly.Unavailable)
+	}
+	for _, script := range []string{`chmod 500 "$TMPDIR/.."`, `chmod 0 "$TMPDIR/../.."`, `chmod 0 "$TMPDIR/../../.."`} {
+		f.mustRun(t, alice, exec.Request{Command: script, SandboxMode: sandbox.ReadOnly})
+		run := f.mustRun(t, alice, exec.Request{Command: `mktemp >/dev/null && seq 100000`, SandboxMode: sandbox.ReadOnly})
+		if *run.ExitCode != 0 || run.Stdout.SpillPath == "" {
+			t.Errorf("after %s: %s", script, run.Stderr.Tail)
+		}
+	}
+	if left, err := os.ReadDir(f.state + "/owners/aaaa/tmp"); err != nil || len(left) != 0 {
+		t.Errorf("left: %v %v", left, err)
 	}
 }

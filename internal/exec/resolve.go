@@ -123,7 +123,7 @@ func (m *Manager) workdir(s Spec, requested string) (string, error) {
 	if requested != "" && (!filepath.IsAbs(requested) || slices.Contains(strings.Split(dir, "/"), "..")) {
 		dir = real
 	}
-	if err := enterable(real); err != nil {
+	if err := enterable(dir); err != nil {
 		return "", unusable(dir, sandbox.WorkdirReason(err))
 	}
 	policy, err := m.policy(s, "")
@@ -139,7 +139,7 @@ func (m *Manager) workdir(s Spec, requested string) (string, error) {
 // enterable tells why a directory cannot be the working directory. Whether the
 // command's own permissions suffice is seen when it enters.
 func enterable(dir string) error {
-	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := sandbox.OpenWorkdir(dir)
 	if err != nil {
 		return err
 	}

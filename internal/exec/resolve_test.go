@@ -63,6 +63,7 @@ func TestResolveRefuses(t *testing.T) {
 		"missing workdir":  {exec.Request{Command: "true", Workdir: "/nonexistent/x"}, exec.CodeWorkdirUnusable, "does not exist"},
 		"file as workdir":  {exec.Request{Command: "true", Workdir: file}, exec.CodeWorkdirUnusable, "not a directory"},
 		"below a file":     {exec.Request{Command: "true", Workdir: file + "/x"}, exec.CodeWorkdirUnusable, "not a directory"},
+		"by a descriptor":  {exec.Request{Command: "true", Workdir: "/proc/self/cwd"}, exec.CodeWorkdirUnusable, "cannot be entered"},
 		"hidden: state":    {exec.Request{Command: "true", Workdir: f.state}, exec.CodeWorkdirUnusable, "hidden"},
 		"hidden: others":   {exec.Request{Command: "true", Workdir: f.ws}, exec.CodeWorkdirUnusable, "hidden"},
 	} {

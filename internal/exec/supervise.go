@@ -343,6 +343,9 @@ func outcome(p *sandbox.Process, cause Cause, r *Run) Status {
 func (m *Manager) seal(j *job, log *output.Log, name StreamName) Stream {
 	log.Seal()
 	s := j.peek(log, name, true)
+	if s.Truncated && s.SpillPath == "" && s.Bytes <= m.set.MaxSpillBytes {
+		m.set.Logger.Warn("the output file of a command could not be written and was removed; is the disk of the state directory full?", "id", j.id, "stream", name)
+	}
 	if err := log.Close(); err != nil {
 		m.set.Logger.Warn("closing a spill file failed", "id", j.id, "error", err)
 	}

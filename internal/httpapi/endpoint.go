@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"time"
 
 	"bashd/internal/exec"
 )
@@ -109,10 +110,35 @@ func writeJSON(w http.ResponseWriter, status int, contentType string, v any) {
 // writeBody ignores a failed write: the client is gone, and the connection
 // says so by itself.
 func writeBody(w http.ResponseWriter, status int, contentType string, body []byte) {
+	boundWriting(w, int64(len(body)))
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
+}
+
+// boundWriting gives a client the time that a slow one needs for so many bytes, and no
+// more: what it does not read is memory of ours. observe lifts the bound for the next request.
+func boundWriting(w http.ResponseWriter, size int64) {
+	limit := writeTimeout + time.Duration(size/slowestClient)*time.Second
+	// Where there is no connection to bound, as in some tests, nothing waits either.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(limit))
+}
+
+// asRun answers what encode makes of a run. Encoded output takes up to six times its own size, so
+// only a few large ones are in memory at once; the others wait with what they hold anyway.
+func (s *Server) asRun(status int, run exec.Run, encode func(exec.Run) any) reply {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if len(run.Stdout.Tail)+len(run.Stderr.Tail) > largeAnswer {
+			select {
+			case s.largeAnswers <- struct{}{}:
+				defer func() { <-s.largeAnswers }()
+			case <-r.Context().Done():
+				return
+			}
+		}
+		writeJSON(w, status, "application/json", encode(run))
+	}
 }
 
 func invalid(field, message string) *exec.Error {

@@ -49,6 +49,7 @@ func (s *Server) observe(next http.Handler) http.Handler {
 		st := &requestState{id: requestID(r)}
 		w.Header().Set("X-Request-Id", st.id)
 		rec := &recorder{ResponseWriter: w}
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // the last answer's
 		r = r.WithContext(context.WithValue(r.Context(), stateKey{}, st))
 		defer func() {
 			d := time.Since(start)

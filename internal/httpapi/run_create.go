@@ -25,7 +25,10 @@ func (s *Server) createRun(r *http.Request, in exec.Request) (reply, error) {
 		return nil, err
 	}
 	if format == "text/plain" {
-		return asBytes("text/plain; charset=utf-8", []byte(tool.Foreground(run, false))), nil
+		// A model gets the text as it is; a person's prompt belongs on a line of its own.
+		return asBytes("text/plain; charset=utf-8", []byte(tool.Foreground(run, false)+"\n")), nil
 	}
-	return asJSON(http.StatusOK, encodeRun(run)), nil
+	return s.asRun(http.StatusOK, run, wholeRun), nil
 }
+
+func wholeRun(run exec.Run) any { return encodeRun(run) }

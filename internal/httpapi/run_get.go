@@ -12,5 +12,5 @@ func (s *Server) getRun(r *http.Request) (reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	return asJSON(http.StatusOK, encodeRun(run)), nil
+	return s.asRun(http.StatusOK, run, wholeRun), nil
 }

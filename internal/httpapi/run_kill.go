@@ -38,5 +38,5 @@ func (s *Server) killRun(r *http.Request, in killRequest) (reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	return asJSON(http.StatusAccepted, killBody{outcome, encodeRun(run)}), nil
+	return s.asRun(http.StatusAccepted, run, func(run exec.Run) any { return killBody{outcome, encodeRun(run)} }), nil
 }

@@ -118,7 +118,7 @@ func TestPlainText(t *testing.T) {
 		return r, nil
 	}
 	a := f.do(t, "POST", "/v1/runs", `{"command":"x"}`, "Accept: text/plain")
-	if got := string(a.body); got != "hi\n[stderr]\noops\n[exit code: 3]" || a.Header.Get("Content-Type") != "text/plain; charset=utf-8" {
+	if got := string(a.body); got != "hi\n[stderr]\noops\n[exit code: 3]\n" || a.Header.Get("Content-Type") != "text/plain; charset=utf-8" {
 		t.Errorf("%q %q", a.Header.Get("Content-Type"), got)
 	}
 	f.do(t, "POST", "/v1/runs", `{}`, "Accept: text/plain").wantProblem(t, 400, exec.CodeInvalidArgument, "command")

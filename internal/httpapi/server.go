@@ -23,8 +23,12 @@ const (
 	idleTimeout     = 2 * time.Minute
 	maxHeaderBytes  = 64 << 10
 	defaultMaxBody  = 8 << 20
-	smallBody       = 256 << 10 // bodies up to here are read without waiting
-	largeBodies     = 4         // bodies beyond smallBody that are in memory at once
+	smallBody       = 256 << 10        // bodies up to here are read without waiting
+	largeBodies     = 4                // bodies beyond smallBody that are in memory at once
+	writeTimeout    = 60 * time.Second // for a small answer
+	slowestClient   = 1 << 20          // bytes a second that a large answer must be taken at, on top
+	largeAnswer     = 1 << 20          // output beyond this makes an answer a large one
+	largeAnswers    = 4                // that are encoded and written at once
 	clientPollEvery = 500 * time.Millisecond
 )
 
@@ -66,12 +70,13 @@ type Options struct {
 
 // Server answers the REST API. Use [New].
 type Server struct {
-	o           Options
-	log         *slog.Logger
-	router      *chi.Mux
-	hosts       hostList
-	origins     map[origin]bool
-	largeBodies chan struct{} // a place for each large body in memory
+	o            Options
+	log          *slog.Logger
+	router       *chi.Mux
+	hosts        hostList
+	origins      map[origin]bool
+	largeBodies  chan struct{} // a place for each large body in memory
+	largeAnswers chan struct{} // and for each large answer
 
 	bodyTimeout  time.Duration
 	placeTimeout time.Duration
@@ -84,11 +89,12 @@ func New(o Options) *Server {
 		o.MaxBodyBytes = defaultMaxBody
 	}
 	s := &Server{
-		o:           o,
-		log:         o.Logger,
-		hosts:       newHostList(o.AllowedHosts),
-		origins:     newOrigins(o.AllowedOrigins),
-		largeBodies: make(chan struct{}, largeBodies),
+		o:            o,
+		log:          o.Logger,
+		hosts:        newHostList(o.AllowedHosts),
+		origins:      newOrigins(o.AllowedOrigins),
+		largeBodies:  make(chan struct{}, largeBodies),
+		largeAnswers: make(chan struct{}, largeAnswers),
 
 		bodyTimeout:  bodyTimeout,
 		placeTimeout: placeTimeout,

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -115,8 +116,24 @@ func ourEnd(fd int, name string) *os.File {
 	return os.NewFile(uintptr(fd), name)
 }
 
+// OpenWorkdir opens a working directory, to be closed by the caller. The links of /proc that lead to what a process
+// has open are not followed: this process may follow more of them than the command could.
+func OpenWorkdir(path string) (int, error) {
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if errors.Is(err, unix.ENOSYS) { // before Linux 5.6, where nothing is confined either
+		fd, err = unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	}
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return fd, nil
+}
+
 func (l *launch) openWorkdir(c Command) error {
-	fd, err := unix.Open(c.Workdir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := OpenWorkdir(c.Workdir)
 	if err != nil {
 		return &WorkdirError{c.Workdir, WorkdirReason(err)}
 	}
