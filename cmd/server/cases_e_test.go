@@ -101,9 +101,9 @@ func caseE02Total(t *testing.T, d *daemon) {
 	for i := range 55 {
 		env[fmt.Sprintf("V%d", i)] = strings.Repeat("v", 130_000)
 	}
-	p := d.refused(t, in{"command": "echo ran", "env": env}, 503, "START_FAILED")
-	if p.Kind != "argument-too-long" || strings.Contains(p.Detail, "vvv") {
-		t.Errorf("kind %q, detail %.300q; want argument-too-long, without a value", p.Kind, p.Detail)
+	p := d.refused(t, in{"command": "echo ran", "env": env}, 400, "INVALID_ARGUMENT")
+	if len(p.Errors) != 1 || p.Errors[0].Field != "env" || strings.Contains(fmt.Sprint(p), "vvv") {
+		t.Errorf("%.500v; want env named, without a value", p)
 	}
 	d.sh(t, "echo next").printed(t, "next\n", "")
 }
