@@ -141,7 +141,7 @@ func TestTerminateReachesAll(t *testing.T) {
 				(trap 'echo stopped one; exit' TERM; kill -STOP $BASHPID; while :; do sleep 0.05; done) &
 				echo up; wait`)
 			p := startAndAwait(t, f, c, "up\n")
-			time.Sleep(100 * time.Millisecond) // let the child stop itself; either way it must end
+			awaitStoppedChild(t, p.Pid())
 			p.Terminate()
 			out, _ := io.ReadAll(p.Stdout)
 			awaitGone(t, p, 5*time.Second)
@@ -155,6 +155,23 @@ func TestTerminateReachesAll(t *testing.T) {
 			}
 		})
 	}
+}
+
+// awaitStoppedChild waits until a child of pid has stopped itself: a SIGCONT that came before would be in vain.
+func awaitStoppedChild(t *testing.T, pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+		if err != nil {
+			t.Skip("this kernel does not list children")
+		}
+		for child := range strings.FieldsSeq(string(b)) {
+			if stat, err := os.ReadFile("/proc/" + child + "/stat"); err == nil && strings.Contains(string(stat), ") T ") {
+				return
+			}
+		}
+	}
+	t.Fatal("no child has stopped")
 }
 
 // TestRunnerKilled: SIGKILL of the runner leaves nothing of a confined command, and is
