@@ -87,7 +87,16 @@ func (r *runner) signalAll(sig syscall.Signal) {
 		}
 		// The sweeper is gone: only an out-of-memory kill does that.
 	}
-	walk(os.Getpid(), func(p Proc) { signalIfChildOf(p.Pid, p.Parent, sig) })
+	if sig == syscall.SIGKILL {
+		// Sent again and again: what counts is to be fast.
+		walk(os.Getpid(), func(p Proc) { signalIfChildOf(p.Pid, p.Parent, sig) })
+		return
+	}
+	// Sent once: everybody is listed first, since a parent that acts on the signal at once
+	// takes its children from where they would be looked for.
+	for _, p := range Descendants(os.Getpid()) {
+		signalIfChildOf(p.Pid, p.Parent, sig)
+	}
 }
 
 // signalIfChildOf signals pid only if it still is a child of parent: a pid may be
