@@ -12,7 +12,8 @@
 // Two Landlock layers, entered by the command's process between clone and execve: the
 // write layer grants writing below the policy's roots and to a few devices, the read layer hides
 // paths (see [readLayer]). Besides, all capabilities are dropped, no_new_privs is
-// set, limits are set and every descriptor but the first three is closed. A third, outer domain
+// set, limits are set, every descriptor but the first three is closed, and a system call filter (filter.go)
+// refuses what reaches other processes by another way than a signal. A third, outer domain
 // scopes signals and is how the tree is killed.
 //
 // # What it refuses to do
