@@ -280,3 +280,35 @@ func TestShutdown(t *testing.T) {
 		t.Errorf("the long one: %+v", run)
 	}
 }
+
+// TestListedOnce: a run that settles while it is listed is listed once.
+func TestListedOnce(t *testing.T) {
+	f := newFixture(t)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 60 {
+			if _, err := f.Run(t.Context(), alice, exec.Request{Command: "true"}); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	for {
+		runs, _, err := f.List(alice, exec.ListOptions{Limit: exec.MaxPage})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]bool{}
+		for _, r := range runs {
+			if seen[r.ID] {
+				t.Fatalf("%s is listed twice", r.ID)
+			}
+			seen[r.ID] = true
+		}
+		select {
+		case <-done:
+			return
+		default:
+		}
+	}
+}

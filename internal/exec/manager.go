@@ -86,7 +86,7 @@ func (m *Manager) Run(ctx context.Context, c Caller, r Request) (Run, error) {
 		return Run{}, err
 	}
 	if err := m.launch(j); err != nil {
-		m.release(j)
+		m.release(j, func() {})
 		return Run{}, m.startError(spec.Mode, err)
 	}
 	stop := context.AfterFunc(ctx, func() { j.requestStop(CauseDisconnect) })
@@ -205,10 +205,12 @@ func errLimit(format string, args ...any) *Error {
 	return &Error{Code: CodeLimitReached, Message: fmt.Sprintf(format, args...), RetryAfter: time.Second}
 }
 
-// release takes the job's place back.
-func (m *Manager) release(j *job) {
+// release takes the job's place back and keeps what is to be kept of it, in one step: nobody
+// who looks finds it in both places, or in neither.
+func (m *Manager) release(j *job, keep func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	keep()
 	delete(m.running, j.id)
 	if m.perOwner[j.spec.Owner]--; m.perOwner[j.spec.Owner] == 0 {
 		delete(m.perOwner, j.spec.Owner)

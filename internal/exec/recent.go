@@ -35,7 +35,7 @@ func (rs *recent) get(id string) *job {
 
 // add remembers j as settled now and forgets what that is too much.
 func (rs *recent) add(j *job, r Run) {
-	s := &settled{job: j, at: r.FinishedAt, bytes: int64(len(r.Stdout.Tail) + len(r.Stderr.Tail) + len(r.Spec.Command) + len(r.Spec.Stdin))}
+	s := &settled{job: j, at: r.FinishedAt, bytes: int64(len(r.Stdout.Tail) + len(r.Stderr.Tail) + len(r.Spec.Command))}
 	for _, st := range []Stream{r.Stdout, r.Stderr} {
 		if st.SpillPath != "" {
 			s.spill += st.Bytes

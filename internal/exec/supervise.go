@@ -313,10 +313,7 @@ func (m *Manager) settle(j *job, cause Cause, cut, cleaned bool) {
 	j.spec.Stdin, j.spec.Env = nil, nil
 	j.mu.Unlock()
 	m.count(r)
-	m.mu.Lock()
-	m.recent.add(j, r)
-	m.mu.Unlock()
-	m.release(j)
+	m.release(j, func() { m.recent.add(j, r) })
 	close(j.done)
 }
 
