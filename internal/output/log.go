@@ -89,6 +89,16 @@ func Open(f *os.File, o Options) (*Log, error) {
 	return l, nil
 }
 
+// AtRest returns the sealed Log of a stream of size bytes of which no file exists and only tail, its last bytes,
+// is left. What was before is a gap. It holds no file; tail is not retained.
+func AtRest(tail []byte, size int64) *Log {
+	l := New(Options{TailBytes: len(tail)})
+	l.mem.buf, l.mem.end = make([]byte, len(tail)), size-int64(len(tail))
+	l.mem.put(tail)
+	l.sealed = true
+	return l
+}
+
 // Append adds p to the stream. It never fails: a file that cannot be written is
 // withdrawn. It never waits for a reader either, but for one that is just copying
 // bytes out of memory. Bytes after Seal are dropped. p is not retained.

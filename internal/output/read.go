@@ -96,7 +96,7 @@ func (l *Log) Next(ctx context.Context, from int64, buf []byte) (Chunk, error) {
 		if err := ctx.Err(); err != nil {
 			return Chunk{From: from}, err
 		}
-		wake := l.wait(from)
+		wake := l.Wait(from)
 		if wake == nil {
 			return l.Read(from, buf)
 		}
@@ -107,10 +107,12 @@ func (l *Log) Next(ctx context.Context, from int64, buf []byte) (Chunk, error) {
 	}
 }
 
-// wait returns a channel that closes when more than from can be said, or nil if
-// that is so already. All who wait share one channel, which the writer forgets
-// when it closes it: an Append that nobody waits for costs no allocation.
-func (l *Log) wait(from int64) <-chan struct{} {
+// Wait returns a channel that closes when there is something to say at from (bytes, a gap or the end), or
+// nil if that is so already. It is for who waits for more than one thing; [Log.Next] is simpler.
+//
+// All who wait share one channel, which the writer forgets when it closes it: an Append that nobody waits
+// for costs no allocation.
+func (l *Log) Wait(from int64) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if from != l.mem.end || l.sealed {
