@@ -84,13 +84,14 @@ type Config struct {
 	// WarmRunners bounds idle runner processes, about 1 MB each.
 	WarmRunners int `env:"BASHD_WARM_RUNNERS" envDefault:"2" min:"0" max:"256" doc:"runners kept started for the next commands; 0: none"`
 	// TokensFile decides between open and closed mode; see Open.
-	TokensFile string `env:"BASHD_TOKENS_FILE" kind:"path" secret:"true" effect:"refused" doc:"file of API tokens, absolute; with it only callers with a token are served (closed mode)"`
+	TokensFile string `env:"BASHD_TOKENS_FILE" kind:"path" secret:"true" doc:"file of API tokens, absolute, read again on SIGHUP; with it only callers with a token are served (closed mode)"`
 	// ApproverTokenFile belongs to open mode only.
 	ApproverTokenFile string `env:"BASHD_APPROVER_TOKEN_FILE" kind:"path" secret:"true" effect:"refused" doc:"file with the token of open mode's approver, absolute"`
-	// AllowOpen by itself opens nothing; see Listen.
+	// AllowOpen by itself opens nothing; see Listen. It is false in closed mode.
 	AllowOpen bool `env:"BASHD_ALLOW_OPEN" envDefault:"false" oneof:"true,false" doc:"true: allow open mode beyond loopback; needs BASHD_ALLOWED_HOSTS as well"`
-	// AllowedHosts are what a Host header may say beyond loopback names.
-	AllowedHosts Hosts `env:"BASHD_ALLOWED_HOSTS" doc:"names and addresses that open mode answers to besides loopback ones, without ports (any port matches), separated by commas"`
+	// AllowedHosts are what a Host header may say beyond loopback names. Where there is
+	// none, open mode answers to loopback names only, closed mode to any.
+	AllowedHosts Hosts `env:"BASHD_ALLOWED_HOSTS" doc:"names and addresses that the server answers to besides loopback ones, without ports (any port matches), separated by commas; closed mode answers to any unless this is set"`
 	// AllowedOrigins may hold "*" in closed mode only.
 	AllowedOrigins Origins `env:"BASHD_ALLOWED_ORIGINS" doc:"browser origins allowed besides the server's own, as scheme://host or scheme://host:port, separated by commas; * for all, in closed mode only"`
 	// Approvals is "on" or "off".
@@ -112,7 +113,7 @@ type Config struct {
 	// MaxSpillBytes is disk, for each stream; 0 keeps no file.
 	MaxSpillBytes int64 `env:"BASHD_MAX_SPILL_BYTES" envDefault:"67108864" min:"0" max:"1099511627776" doc:"output kept on disk once memory overflows, in bytes a stream"`
 	// MaxTasksPerOwner counts background tasks of one owner and session.
-	MaxTasksPerOwner int `env:"BASHD_MAX_TASKS_PER_OWNER" envDefault:"10" min:"1" max:"65536" effect:"none" doc:"background tasks running at once for an owner and session"`
+	MaxTasksPerOwner int `env:"BASHD_MAX_TASKS_PER_OWNER" envDefault:"10" min:"1" max:"65536" doc:"background tasks running at once for an owner and session"`
 	// MaxRunning counts foreground runs and background tasks of all owners.
 	MaxRunning int `env:"BASHD_MAX_RUNNING" envDefault:"256" min:"1" max:"65536" doc:"commands running at once; one owner's foreground runs hold at most half"`
 	// MaxProcesses counts a command's whole tree.

@@ -35,6 +35,17 @@ func (c Config) badDirectories() error {
 			return err
 		}
 	}
+	return c.badTokensFile()
+}
+
+// badTokensFile keeps the tokens out of where commands write: whoever can replace
+// the file lets himself in. The path is not repeated.
+func (c Config) badTokensFile() error {
+	for _, root := range append([]string{c.Workspace}, c.AllowedRoots...) {
+		if !c.Open() && within(c.TokensFile, root) {
+			return fmt.Errorf("BASHD_TOKENS_FILE: must not lie in %s, where commands may write", quote(root))
+		}
+	}
 	return nil
 }
 
@@ -72,6 +83,8 @@ func (c Config) badOpenMode() error {
 	switch {
 	case !c.Open() && c.ApproverTokenFile != "":
 		return fmt.Errorf("BASHD_APPROVER_TOKEN_FILE: is for open mode; with BASHD_TOKENS_FILE give a token the role approve")
+	case !c.Open() && c.AllowOpen:
+		return fmt.Errorf("BASHD_ALLOW_OPEN: true contradicts BASHD_TOKENS_FILE, with which the server is closed")
 	case !c.Open():
 		return nil
 	case c.AllowedOrigins.Any():

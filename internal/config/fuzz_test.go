@@ -76,11 +76,14 @@ func checkSafe(t *testing.T, c Config) {
 			t.Errorf("path %q", path)
 		}
 	}
-	if !c.Open() || c.RunAs != "" || c.MaxMemoryBytes != 0 || c.AdminListen != (Address{}) || c.ApproverTokenFile != "" {
+	if c.RunAs != "" || c.MaxMemoryBytes != 0 || c.AdminListen != (Address{}) || c.ApproverTokenFile != "" {
 		t.Errorf("accepted what has no effect: %+v", c)
 	}
-	if !c.Listen.Loopback() || c.AllowedOrigins.Any() {
+	if c.Open() && (!c.Listen.Loopback() || c.AllowedOrigins.Any()) {
 		t.Errorf("open beyond loopback or to every origin by one variable: %+v", c)
+	}
+	if !c.Open() && (c.AllowOpen || !filepath.IsAbs(c.TokensFile) || within(c.TokensFile, c.Workspace)) {
+		t.Errorf("closed, but not surely: %+v", c)
 	}
 	if c.SandboxMode == ModeDangerFullAccess || c.SandboxMode == "" || c.SandboxMaxMode == "" {
 		t.Errorf("mode %q of at most %q", c.SandboxMode, c.SandboxMaxMode)

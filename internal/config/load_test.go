@@ -180,7 +180,7 @@ func TestErrorsSayWhatIsAccepted(t *testing.T) {
 		{"BASHD_LOG_LEVEL=" + strings.Repeat("é", 99), `BASHD_LOG_LEVEL: must be debug, info, warn or error, got "` + strings.Repeat("é", 32) + `"…`},
 		{"BASHD_LOG_LEVEL=x" + strings.Repeat("é", 99), `BASHD_LOG_LEVEL: must be debug, info, warn or error, got "x` + strings.Repeat("é", 31) + `"…`},
 		{"BASHD_LOG_LEVEL=" + strings.Repeat("\x80", 99), `BASHD_LOG_LEVEL: must be debug, info, warn or error, got "` + strings.Repeat(`\x80`, 60) + `"…`},
-		{"BASHD_TOKENS_FILE=/t", `BASHD_TOKENS_FILE: not supported by this version, which refuses to start rather than ignore it`},
+		{"BASHD_RUN_AS=nobody", `BASHD_RUN_AS: not supported by this version, which refuses to start rather than ignore it`},
 	}
 	for _, test := range tests {
 		if _, err := Load(environ(test.entry)); err == nil || err.Error() != test.want {
@@ -216,8 +216,13 @@ func TestContradictions(t *testing.T) {
 		{"BASHD_APPROVER_TOKEN_FILE", "is for open mode", []string{tokens, "BASHD_APPROVER_TOKEN_FILE=/a"}},
 		{"BASHD_ADMIN_LISTEN", "is BASHD_LISTEN already", []string{"BASHD_ADMIN_LISTEN=localhost:8080"}},
 		{"BASHD_ADMIN_LISTEN", "not loopback", []string{"BASHD_ADMIN_LISTEN=:9"}},
-		// Closed mode lifts what is forbidden in open mode; then the start is refused for the token file itself.
-		{"BASHD_TOKENS_FILE", "not supported", []string{tokens, "BASHD_LISTEN=:80", "BASHD_ALLOWED_ORIGINS=*"}},
+		{"BASHD_ALLOW_OPEN", "contradicts BASHD_TOKENS_FILE", []string{tokens, "BASHD_ALLOW_OPEN=true"}},
+		{"BASHD_ALLOW_OPEN", "contradicts BASHD_TOKENS_FILE", append([]string{tokens, "BASHD_LISTEN=:80"}, beyond...)},
+		{"BASHD_TOKENS_FILE", "commands may write", []string{"BASHD_TOKENS_FILE=/home/u/.local/share/bashd/workspace/t"}},
+		{"BASHD_TOKENS_FILE", "commands may write", []string{"BASHD_TOKENS_FILE=/w/t", "BASHD_WORKSPACE=/w"}},
+		{"BASHD_TOKENS_FILE", "commands may write", []string{"BASHD_TOKENS_FILE=/w", "BASHD_WORKSPACE=/w"}},
+		{"BASHD_TOKENS_FILE", `"/r"`, []string{"BASHD_TOKENS_FILE=/r/a/t", "BASHD_ALLOWED_ROOTS=/ok:/r"}},
+		// Closed mode lifts what is forbidden in open mode; then the start is refused for what is not supported.
 		{"BASHD_ADMIN_LISTEN", "not supported", []string{tokens, "BASHD_ADMIN_LISTEN=:9"}},
 	}
 	for _, test := range tests {
@@ -225,6 +230,9 @@ func TestContradictions(t *testing.T) {
 	}
 	mustLoad(t, "BASHD_WORKSPACE=/data/workspace", "BASHD_STATE_DIR=/data/work")
 	mustLoad(t, "BASHD_LISTEN=unix:/run/s")
+	mustLoad(t, tokens, "BASHD_LISTEN=:80", "BASHD_ALLOWED_ORIGINS=*")
+	mustLoad(t, tokens, "BASHD_LISTEN=0.0.0.0:80", "BASHD_ALLOWED_HOSTS=h", "BASHD_ALLOW_OPEN=false", "BASHD_WORKSPACE=/tt")
+	mustLoad(t, "BASHD_TOKENS_FILE=/home/u/.local/state/bashd/tokens")
 }
 
 func TestLoopback(t *testing.T) {

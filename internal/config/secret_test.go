@@ -26,7 +26,8 @@ func TestOtherSecretsStayOutOfErrors(t *testing.T) {
 	for _, entry := range []string{
 		"BASHD_TOKENS_FILE=canary",         // a token where its file was to be named
 		"BASHD_APPROVER_TOKEN_FILE=canary", //
-		"BASHD_TOKENS_FILE=/canary",
+		"BASHD_APPROVER_TOKEN_FILE=/canary",
+		"BASHD_TOKENS_FILE=/home/u/.local/share/bashd/workspace/canary",
 		"BASHD_ALLOWED_ORIGINS=https://u:canary@host",
 		"BASHD_TOKEN=canary",
 	} {
