@@ -31,6 +31,7 @@ var (
 	modes    = []string{"read-only", "workspace-write", "danger-full-access"}
 	outcomes = []string{"completed", "killed", "timed_out", "aborted", "failed"}
 	streams  = []string{"stdout", "stderr"}
+	storeOps = []string{"insert", "settle", "yield", "advance", "get", "list", "unsettled", "delete", "key", "retention", "probe"}
 	methods  = []string{"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"}
 	codes    = []string{
 		"INVALID_ARGUMENT", "UNAUTHENTICATED", "FORBIDDEN", "MODE_NOT_ALLOWED", "NOT_FOUND", "METHOD_NOT_ALLOWED",
@@ -66,6 +67,7 @@ type Metrics struct {
 	httpRequests   *prometheus.CounterVec
 	httpDuration   *prometheus.HistogramVec
 	sandboxInfo    *prometheus.GaugeVec
+	storeErrors    *prometheus.CounterVec
 }
 
 // New returns metrics in a registry of their own, with every combination of
@@ -80,6 +82,7 @@ func New(version string) *Metrics {
 	m.declareSandbox()
 	m.declareOutput()
 	m.declareHTTP()
+	m.declareStore()
 	m.gauge("bashd_build_info", "The build that runs; always 1.", "version", "go_version").
 		WithLabelValues(version, runtime.Version()).Set(1)
 	return m
@@ -134,10 +137,28 @@ func (m *Metrics) declareHTTP() {
 	m.httpDuration = m.histogram("bashd_http_request_duration_seconds", "How long HTTP requests took.", runBuckets, "route")
 }
 
+func (m *Metrics) declareStore() {
+	m.storeErrors = m.counter("bashd_store_errors_total", "Operations of the store that failed.", "op")
+	for _, op := range storeOps {
+		m.storeErrors.WithLabelValues(op)
+	}
+}
+
+// StoreError counts an operation of the store that failed. op is one of "insert",
+// "settle", "yield", "advance", "get", "list", "unsettled", "delete", "key", "retention" and "probe".
+func (m *Metrics) StoreError(op string) { m.storeErrors.WithLabelValues(known(storeOps, op)).Inc() }
+
 // RunStarted counts a command as active. kind is "foreground" or
 // "background". Each call is matched by one of RunFinished.
 func (m *Metrics) RunStarted(kind string) {
 	m.active.WithLabelValues(known(kinds, kind)).Inc()
+}
+
+// RunYielded counts a foreground run that has become a background task: it was
+// started as the one and will finish as the other.
+func (m *Metrics) RunYielded() {
+	m.active.WithLabelValues("foreground").Dec()
+	m.active.WithLabelValues("background").Inc()
 }
 
 // RunFinished ends what RunStarted began. outcome is "completed", "killed",

@@ -49,6 +49,8 @@ func TestEveryKnownCombinationStartsAtZero(t *testing.T) {
 		`bashd_output_spilled_bytes_total 0`,
 		`bashd_survivors_killed_total 0`,
 		`bashd_rejections_total{code="LIMIT_REACHED"} 0`,
+		`bashd_store_errors_total{op="insert"} 0`,
+		`bashd_store_errors_total{op="unsettled"} 0`,
 	} {
 		wantLine(t, text, line)
 	}
@@ -82,6 +84,8 @@ func TestEachMethodMovesItsMetric(t *testing.T) {
 	m.Rejected("FORBIDDEN")
 	m.HTTPRequest("/v1/runs", "POST", 200, time.Second)
 	m.SandboxInfo("A", "full", 7)
+	m.StoreError("settle")
+	m.StoreError("settle")
 	text := scrape(t, m)
 	for _, line := range []string{
 		`bashd_active{kind="foreground"} 1`,
@@ -99,9 +103,24 @@ func TestEachMethodMovesItsMetric(t *testing.T) {
 		`bashd_http_requests_total{method="POST",route="/v1/runs",status="200"} 1`,
 		`bashd_http_request_duration_seconds_sum{route="/v1/runs"} 1`,
 		`bashd_sandbox_info{abi="7",enforcement="full",tier="A"} 1`,
+		`bashd_store_errors_total{op="settle"} 2`,
 	} {
 		wantLine(t, text, line)
 	}
+}
+
+// TestYieldMovesTheGauge: what yields is counted once at any time, and ends as what it has become.
+func TestYieldMovesTheGauge(t *testing.T) {
+	m := New("v1")
+	m.RunStarted("foreground")
+	m.RunYielded()
+	text := scrape(t, m)
+	wantLine(t, text, `bashd_active{kind="foreground"} 0`)
+	wantLine(t, text, `bashd_active{kind="background"} 1`)
+	m.RunFinished("background", "read-only", "completed", time.Second)
+	text = scrape(t, m)
+	wantLine(t, text, `bashd_active{kind="background"} 0`)
+	wantLine(t, text, `bashd_runs_total{kind="background",mode="read-only",outcome="completed"} 1`)
 }
 
 func TestUnknownLabelValuesAreOneSeries(t *testing.T) {
@@ -115,6 +134,7 @@ func TestUnknownLabelValuesAreOneSeries(t *testing.T) {
 		m.RunnerFailed(odd)
 		m.OutputBytes(odd, 1)
 		m.Rejected(odd)
+		m.StoreError(odd)
 		m.HTTPRequest("unmatched", odd, 9999, 0)
 	}
 	text := scrape(t, m)
@@ -123,6 +143,7 @@ func TestUnknownLabelValuesAreOneSeries(t *testing.T) {
 		`bashd_runs_total{kind="other",mode="other",outcome="other"} 4`,
 		`bashd_output_bytes_total{stream="other"} 4`,
 		`bashd_rejections_total{code="other"} 4`,
+		`bashd_store_errors_total{op="other"} 4`,
 		`bashd_http_requests_total{method="other",route="unmatched",status="other"} 4`,
 	} {
 		wantLine(t, text, line)
