@@ -15,8 +15,8 @@ import (
 // what is below can be read, tested and replaced without what is above.
 var layers = map[string][]string{
 	"bashd":                          {},
-	"bashd/cmd/server":               {"bashd", "bashd/internal/config", "bashd/internal/exec", "bashd/internal/httpapi", "bashd/internal/metrics", "bashd/internal/output", "bashd/internal/peer", "bashd/internal/sandbox"},
-	"bashd/internal/httpapi":         {"bashd/internal/exec", "bashd/internal/metrics", "bashd/internal/output", "bashd/internal/sandbox", "bashd/internal/tool"},
+	"bashd/cmd/server":               {"bashd", "bashd/internal/auth", "bashd/internal/config", "bashd/internal/exec", "bashd/internal/httpapi", "bashd/internal/metrics", "bashd/internal/output", "bashd/internal/peer", "bashd/internal/sandbox", "bashd/internal/store"},
+	"bashd/internal/httpapi":         {"bashd/internal/auth", "bashd/internal/exec", "bashd/internal/metrics", "bashd/internal/output", "bashd/internal/sandbox", "bashd/internal/tool"},
 	"bashd/internal/httpapi/apitest": {"bashd"},
 	"bashd/internal/tool":            {"bashd/internal/exec", "bashd/internal/output", "bashd/internal/sandbox"},
 	"bashd/internal/exec":            {"bashd/internal/metrics", "bashd/internal/output", "bashd/internal/sandbox"},
@@ -24,6 +24,9 @@ var layers = map[string][]string{
 	"bashd/internal/sandbox/denial":  {},
 	"bashd/internal/sandbox/runner":  {},
 	"bashd/internal/output":          {},
+	"bashd/internal/auth":            {},
+	"bashd/internal/store":           {"bashd/internal/exec", "bashd/internal/sandbox"},
+	"bashd/internal/store/storetest": {"bashd/internal/exec", "bashd/internal/sandbox"},
 	"bashd/internal/config":          {},
 	"bashd/internal/metrics":         {},
 	"bashd/internal/peer":            {},

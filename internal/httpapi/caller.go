@@ -49,7 +49,8 @@ func (c *connection) fromCommand(check func(net.Conn) (bool, string)) (command b
 }
 
 // refuseCommands keeps out the commands that we run: a confined one could
-// otherwise ask for a wider mode.
+// otherwise ask for a wider mode. It is for open mode; in closed mode they lack a
+// token.
 func (s *Server) refuseCommands(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if command, reason := connOf(r).fromCommand(s.o.PeerCheck); command {
@@ -62,7 +63,8 @@ func (s *Server) refuseCommands(next http.Handler) http.Handler {
 }
 
 // refuseForwarded keeps out what passed a proxy: without API tokens it is the
-// address of the caller that lets it in, and a proxy's says nothing.
+// address of the caller that lets it in, and a proxy's says nothing. It is for open
+// mode; in closed mode a gateway in front is usual.
 func (s *Server) refuseForwarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name := range r.Header {
@@ -81,10 +83,12 @@ func (s *Server) refuseForwarded(next http.Handler) http.Handler {
 
 // checkHost refuses a Host that is neither loopback nor allowed, so that a
 // name which an attacker lets resolve to us (DNS rebinding) leads nowhere. On
-// a unix socket, which no browser reaches, any Host will do.
+// a unix socket, which no browser reaches, any Host will do. So it will in closed
+// mode unless hosts are listed: a page that rebinds a name has no token.
 func (s *Server) checkHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if connOf(r).LocalAddr().Network() != "unix" && !s.hosts.allows(r.Host) {
+		anyHost := s.closed() && len(s.hosts) == 0 || onUnixSocket(r)
+		if !anyHost && !s.hosts.allows(r.Host) {
 			s.problem(w, r, &exec.Error{
 				Code:    codeForbidden,
 				Message: "this Host is not one that the server answers to; use a loopback name or address, or add it to BASHD_ALLOWED_HOSTS",
@@ -93,6 +97,11 @@ func (s *Server) checkHost(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+func onUnixSocket(r *http.Request) bool {
+	c := connOf(r)
+	return c != nil && c.LocalAddr().Network() == "unix"
 }
 
 // hostList holds names, lower-case, with a port where one was given.

@@ -121,7 +121,7 @@ func TestPreflight(t *testing.T) {
 	f.do(t, "OPTIONS", "/v1/runs", "", "Origin: https://evil.example", "Access-Control-Request-Method: POST").wantProblem(t, 403, codeForbidden)
 	f.do(t, "OPTIONS", "/v1/runs", "", "Origin: https://console.example").wantProblem(t, 405, codeMethodNotAllowed)
 	exposed := f.do(t, "GET", "/v1/info", "", "Origin: https://console.example").Header.Get("Access-Control-Expose-Headers")
-	if exposed != "Location, Retry-After, X-Request-Id, Content-Range, Mcp-Session-Id" {
+	if exposed != "Location, Retry-After, X-Request-Id, Content-Range, Idempotency-Replayed, Mcp-Session-Id" {
 		t.Errorf("exposed: %q", exposed)
 	}
 }

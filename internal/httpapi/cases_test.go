@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,7 +31,7 @@ func testMisspeltField(t *testing.T) {
 		`{"command":"id","sandboxmode":"read-only"}`:                "sandboxmode",
 		`{"command":"id","Command":"id"}`:                           "Command",
 		`{"command":"id","session":"s1"}`:                           "session",
-		`{"command":"id","yieldAfterMs":1000}`:                      "yieldAfterMs",
+		`{"command":"id","yield_after_ms":1000}`:                    "yield_after_ms",
 		`{"command":"id","stdinOpen":true}`:                         "stdinOpen",
 		`{"command":"id","` + strings.Repeat("x", 5000) + `":true}`: strings.Repeat("x", 64) + "…",
 	} {
@@ -81,11 +82,11 @@ func testMalformedBody(t *testing.T) {
 }
 
 // zeros is an endless body that counts how much of it was taken.
-type zeros struct{ taken int64 }
+type zeros struct{ taken atomic.Int64 }
 
 func (z *zeros) Read(p []byte) (int, error) {
 	clear(p)
-	z.taken += int64(len(p))
+	z.taken.Add(int64(len(p)))
 	return len(p), nil
 }
 
@@ -104,8 +105,8 @@ func testHugeBody(t *testing.T) {
 		if grown := after.TotalAlloc - before.TotalAlloc; grown > 16*limit {
 			t.Errorf("%d bytes were allocated for a limit of %d", grown, limit)
 		}
-		if body.taken > 100<<20 {
-			t.Errorf("%d bytes were sent before the answer", body.taken)
+		if taken := body.taken.Load(); taken > 100<<20 {
+			t.Errorf("%d bytes were sent before the answer", taken)
 		}
 	})
 	t.Run("with a length", func(t *testing.T) {

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"math"
 	"time"
@@ -9,8 +8,8 @@ import (
 	"bashd/internal/exec"
 )
 
-// runDecoder holds what the fields of POST /v1/runs become.
-type runDecoder struct {
+// requestDecoder holds what the fields of a command's request become.
+type requestDecoder struct {
 	req         exec.Request
 	stdinText   []byte
 	stdinBase64 []byte
@@ -21,9 +20,26 @@ type runDecoder struct {
 // fields is reported together: what JSON can tell is found here, the rest by
 // [exec.Check]. It caps nothing and fills in nothing.
 func decodeRun(body []byte) (exec.Request, error) {
-	d := runDecoder{given: make(map[string]bool)}
+	return decodeRequest(body, func(d *requestDecoder, fields map[string]decoder) {
+		fields["yieldAfterMs"] = intValue(func(n int64) { d.req.YieldAfter = milliseconds(n) })
+		fields["stdinOpen"] = belongsTo("POST /v1/tasks")
+	})
+}
+
+// decodeTask decodes the body of POST /v1/tasks, in the same way.
+func decodeTask(body []byte) (exec.Request, error) {
+	return decodeRequest(body, func(d *requestDecoder, fields map[string]decoder) {
+		fields["stdinOpen"] = boolValue(&d.req.StdinOpen)
+		fields["yieldAfterMs"] = belongsTo("POST /v1/runs")
+	})
+}
+
+func decodeRequest(body []byte, addFields func(*requestDecoder, map[string]decoder)) (exec.Request, error) {
+	d := &requestDecoder{given: make(map[string]bool)}
+	fields := d.fields()
+	addFields(d, fields)
 	var errs fieldErrors
-	if err := decodeObject(body, d.fields(), &errs); err != nil {
+	if err := decodeObject(body, marked(fields, d.given), &errs); err != nil {
 		return exec.Request{}, err
 	}
 	d.checkTogether(&errs)
@@ -38,38 +54,40 @@ func decodeRun(body []byte) (exec.Request, error) {
 	return d.req, nil
 }
 
-func (d *runDecoder) fields() map[string]decoder {
-	fields := map[string]decoder{
+// fields are those that runs and tasks have in common.
+func (d *requestDecoder) fields() map[string]decoder {
+	return map[string]decoder{
 		"command":        stringValue(&d.req.Command),
 		"description":    stringValue(&d.req.Description),
 		"workdir":        chosenValue(&d.req.Workdir),
 		"timeoutMs":      intValue(d.timeout),
-		"stdin":          d.textStdin,
-		"stdinBase64":    d.base64Stdin,
+		"stdin":          textBytes(&d.stdinText),
+		"stdinBase64":    base64Bytes(&d.stdinBase64),
 		"env":            d.env,
 		"sandboxMode":    chosenValue(&d.req.SandboxMode),
 		"stdoutMaxBytes": intValue(d.stdoutMaxBytes),
 		"mergeStderr":    boolValue(&d.req.MergeStderr),
 		"outputEncoding": chosenValue(&d.req.Encoding),
 		"session":        notServed,
-		"yieldAfterMs":   notServed,
 	}
-	for name, decode := range fields {
-		fields[name] = func(n string, value json.RawMessage, errs *fieldErrors) {
-			d.given[name] = true
-			decode(n, value, errs)
-		}
-	}
-	return fields
 }
 
 // notServed is for fields that a client may know from elsewhere and would
 // rely on: they are told apart from misspelt ones.
 func notServed(name string, _ json.RawMessage, errs *fieldErrors) {
-	errs.add(name, "is not available on this server")
+	errs.add(name, notAvailable)
 }
 
-func (d *runDecoder) checkTogether(errs *fieldErrors) {
+const notAvailable = "is not available on this server"
+
+// belongsTo is for the fields of the other way to start a command.
+func belongsTo(route string) decoder {
+	return func(name string, _ json.RawMessage, errs *fieldErrors) {
+		errs.add(name, "is for %s only", route)
+	}
+}
+
+func (d *requestDecoder) checkTogether(errs *fieldErrors) {
 	if !d.given["command"] && !errs.has("command") {
 		errs.add("command", "is required")
 	}
@@ -83,38 +101,19 @@ func (d *runDecoder) checkTogether(errs *fieldErrors) {
 	}
 }
 
-// timeout saturates: what no Duration holds is far beyond every cap anyway.
-func (d *runDecoder) timeout(n int64) {
-	timeout := time.Duration(min(n, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
-	d.req.Timeout = &timeout
+func (d *requestDecoder) timeout(n int64) { d.req.Timeout = new(milliseconds(n)) }
+
+// milliseconds saturates: what no Duration holds is far beyond every cap anyway.
+func milliseconds(n int64) time.Duration {
+	return time.Duration(min(n, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 }
 
-func (d *runDecoder) stdoutMaxBytes(n int64) {
+func (d *requestDecoder) stdoutMaxBytes(n int64) {
 	d.req.StdoutMaxBytes = int(min(n, exec.MaxStdoutBytes+1)) // what is too much stays too much
 }
 
-// textStdin may hold any character: stdin is bytes.
-func (d *runDecoder) textStdin(name string, value json.RawMessage, errs *fieldErrors) {
-	if s, ok := asString(name, value, errs); ok {
-		d.stdinText = []byte(s)
-	}
-}
-
-// base64Stdin takes padded standard base64; line breaks in it, as base64(1)
-// makes them, are skipped.
-func (d *runDecoder) base64Stdin(name string, value json.RawMessage, errs *fieldErrors) {
-	s, ok := asString(name, value, errs)
-	if !ok {
-		return
-	}
-	var err error
-	if d.stdinBase64, err = base64.StdEncoding.Strict().DecodeString(s); err != nil {
-		errs.add(name, "must be standard base64 with padding")
-	}
-}
-
 // env reports each bad entry as env.NAME, and never a value.
-func (d *runDecoder) env(name string, value json.RawMessage, errs *fieldErrors) {
+func (d *requestDecoder) env(name string, value json.RawMessage, errs *fieldErrors) {
 	if kindOf(value) != "object" {
 		errs.add(name, "must be an object of strings, not %s", kindOf(value))
 		return

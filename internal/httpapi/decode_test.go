@@ -29,6 +29,12 @@ func TestTimeout(t *testing.T) {
 		if err != nil || r.Timeout == nil || *r.Timeout != want {
 			t.Errorf("%.40s: %v %v, want %v", literal, r.Timeout, err, want)
 		}
+		if r, err := decodeRun([]byte(`{"command":"x","yieldAfterMs":` + literal + `}`)); err != nil || r.YieldAfter != want {
+			t.Errorf("yieldAfterMs %.40s: %v %v, want %v", literal, r.YieldAfter, err, want)
+		}
+		if r, err := decodeTask([]byte(`{"command":"x","timeoutMs":` + literal + `}`)); err != nil || r.Timeout == nil || *r.Timeout != want {
+			t.Errorf("of a task: %.40s: %v %v, want %v", literal, r.Timeout, err, want)
+		}
 	}
 	for _, literal := range []string{
 		"0", "-0", "-1", "1.5", "1e-9", "0.0", "0e99999999999999999999", "1e-99999999999999999999", "-1e308", "-1e999999999", `"1000"`, "null",
@@ -36,6 +42,9 @@ func TestTimeout(t *testing.T) {
 	} {
 		if r, err := decodeRun([]byte(`{"command":"x","timeoutMs":` + literal + `}`)); err == nil {
 			t.Errorf("%s: %v", literal, *r.Timeout)
+		}
+		if r, err := decodeRun([]byte(`{"command":"x","yieldAfterMs":` + literal + `}`)); err == nil {
+			t.Errorf("yieldAfterMs %s: %v", literal, r.YieldAfter)
 		}
 	}
 }
@@ -83,7 +92,15 @@ func TestErrorsTellNoValues(t *testing.T) {
 		`{"command":"x","env":{"A":"SECRET\u0000"}}`, `{"command":"x","env":{"1":"SECRET"}}`, `{"command":"x","env":"SECRET"}`,
 		`{"command":"x","stdin":["SECRET"]}`, `{"command":"x","stdin":"SECRET`,
 	} {
-		_, err := decodeRun([]byte(body))
+		for _, decode := range []func([]byte) (exec.Request, error){decodeRun, decodeTask} {
+			_, err := decode([]byte(body))
+			if err == nil || strings.Contains(fmt.Sprintf("%+v", err), "SECRET") {
+				t.Errorf("%s: %v", body, err)
+			}
+		}
+	}
+	for _, body := range []string{`{"data":"SECRET","dataBase64":"SECRET"}`, `{"dataBase64":"SECRET!"}`, `{"data":["SECRET"]}`, `{"data":"SECRET`} {
+		_, err := decodeStdin([]byte(body))
 		if err == nil || strings.Contains(fmt.Sprintf("%+v", err), "SECRET") {
 			t.Errorf("%s: %v", body, err)
 		}
@@ -120,6 +137,12 @@ func encodeRequest(t *testing.T, r exec.Request) []byte {
 	if r.MergeStderr {
 		m["mergeStderr"] = true
 	}
+	if r.YieldAfter > 0 {
+		m["yieldAfterMs"] = r.YieldAfter.Milliseconds()
+	}
+	if r.StdinOpen {
+		m["stdinOpen"] = true
+	}
 	b, err := json.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
@@ -127,31 +150,67 @@ func encodeRequest(t *testing.T, r exec.Request) []byte {
 	return b
 }
 
-func FuzzDecodeRun(f *testing.F) {
+// FuzzDecode is about both ways to start a command.
+func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		`{"command":"id"}`, `{"command":"cat","stdin":"a","timeoutMs":1e3,"env":{"A":"1"},"mergeStderr":true}`,
 		`{"command":"x","stdinBase64":"YQ==","sandboxMode":"read-only","outputEncoding":"base64","stdoutMaxBytes":1}`,
 		`{"command":"\ud83d\ude00","workdir":"/w","description":"d"}`, `{"command":"\ud800"}`, `{"command":"a","command":"b"}`, `[]`, `{`, `null`,
 		"\xff\xfe", `{"command":"x"}{}`, `{"a":{"a":{"a":[[[]]]}}}`, `{"command":"x","timeoutMs":1e999999999}`, "\"\\", `{"\u0`, `{"command":"\ud800\u`,
-		` {"command":"x"} `, ` null `,
+		` {"command":"x"} `, ` null `, `{"command":"x","yieldAfterMs":1e999}`, `{"command":"x","stdinOpen":true,"stdin":""}`, `{"command":"x","session":"s"}`,
 	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		r, err := decodeRun(body)
-		if err != nil {
-			e, ok := err.(*exec.Error)
-			if !ok || e.Code != exec.CodeInvalidArgument || len(e.Fields) == 0 || !utf8.ValidString(e.Message) {
-				t.Fatalf("%#v", err)
+		for name, decode := range map[string]func([]byte) (exec.Request, error){"run": decodeRun, "task": decodeTask} {
+			r, err := decode(body)
+			if err != nil {
+				wantInvalid(t, err)
+				continue
 			}
+			if !json.Valid(body) || strings.TrimSpace(r.Command) == "" || strings.ContainsRune(r.Command, 0) || r.Timeout != nil && *r.Timeout < time.Millisecond ||
+				r.Key != nil || r.Session != "" || name == "run" && r.StdinOpen || name == "task" && r.YieldAfter != 0 {
+				t.Fatalf("%s: accepted %q as %+v", name, body, r)
+			}
+			again, err := decode(encodeRequest(t, r))
+			if err != nil || !sameRequest(r, again) {
+				t.Fatalf("%s: %q: %+v, then %+v, %v", name, body, r, again, err)
+			}
+		}
+	})
+}
+
+// wantInvalid fails unless err is one that tells the caller which field is wrong.
+func wantInvalid(t *testing.T, err error) {
+	t.Helper()
+	e, ok := err.(*exec.Error)
+	if !ok || e.Code != exec.CodeInvalidArgument || len(e.Fields) == 0 || !utf8.ValidString(e.Message) {
+		t.Fatalf("%#v", err)
+	}
+}
+
+func FuzzDecodeStdin(f *testing.F) {
+	for _, seed := range []string{
+		`{"data":"a\u0000"}`, `{"dataBase64":"/wA=\n","close":true}`, `{"close":true}`, `{}`, `{"data":"a","dataBase64":""}`, `{"data":"\ud800"}`, `[]`, ``,
+		`{"close":false}`, `{"data":null}`, `{"close":1}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		in, err := decodeStdin(body)
+		if err != nil {
+			wantInvalid(t, err)
 			return
 		}
-		if !json.Valid(body) || strings.TrimSpace(r.Command) == "" || strings.ContainsRune(r.Command, 0) || r.Timeout != nil && *r.Timeout < time.Millisecond {
-			t.Fatalf("accepted %q as %+v", body, r)
+		var fields map[string]any
+		if err := json.Unmarshal(body, &fields); err != nil {
+			t.Fatalf("accepted %q", body)
 		}
-		again, err := decodeRun(encodeRequest(t, r))
-		if err != nil || !sameRequest(r, again) {
-			t.Fatalf("%q: %+v, then %+v, %v", body, r, again, err)
+		text, hasText := fields["data"].(string)
+		_, hasRaw := fields["dataBase64"].(string)
+		end, _ := fields["close"].(bool)
+		if in.end != end || hasText && hasRaw || !hasText && !hasRaw && (!end || len(in.data) > 0) || hasText && string(in.data) != text {
+			t.Fatalf("accepted %q as %+v", body, in)
 		}
 	})
 }

@@ -41,6 +41,7 @@ type runBody struct {
 	DurationMs       *int64      `json:"durationMs,omitempty"`
 	SurvivorsKilled  int         `json:"survivorsKilled"`
 	Usage            *usageBody  `json:"usage,omitempty"`
+	Unrecorded       bool        `json:"unrecorded,omitempty"`
 }
 
 type streamBody struct {
@@ -53,12 +54,13 @@ type streamBody struct {
 }
 
 type sandboxBody struct {
-	Mode        sandbox.Mode        `json:"mode"`
-	Denied      bool                `json:"denied"`
-	Enforcement sandbox.Enforcement `json:"enforcement,omitempty"`
-	Gaps        []string            `json:"gaps,omitempty"`
-	Denial      *denialBody         `json:"denial,omitempty"`
-	Hint        string              `json:"hint,omitempty"`
+	Mode         sandbox.Mode        `json:"mode"`
+	Denied       bool                `json:"denied"`
+	Enforcement  sandbox.Enforcement `json:"enforcement,omitempty"`
+	Gaps         []string            `json:"gaps,omitempty"`
+	Denial       *denialBody         `json:"denial,omitempty"`
+	Hint         string              `json:"hint,omitempty"`
+	RunnerFailed bool                `json:"runnerFailed,omitempty"`
 }
 
 type denialBody struct {
@@ -72,13 +74,15 @@ type specBody struct {
 	Command        string        `json:"command"`
 	Description    string        `json:"description,omitempty"`
 	Workdir        string        `json:"workdir"`
-	TimeoutMs      int64         `json:"timeoutMs"`
+	Session        string        `json:"session,omitempty"`
+	TimeoutMs      int64         `json:"timeoutMs,omitempty"`
 	StdoutMaxBytes int           `json:"stdoutMaxBytes"`
 	StderrMaxBytes int           `json:"stderrMaxBytes"`
 	SandboxMode    sandbox.Mode  `json:"sandboxMode"`
 	WorkspaceRoot  string        `json:"workspaceRoot"`
 	EnvNames       []string      `json:"envNames,omitempty"`
 	StdinBytes     *int          `json:"stdinBytes,omitempty"`
+	StdinOpen      bool          `json:"stdinOpen,omitempty"`
 	MergeStderr    bool          `json:"mergeStderr"`
 	OutputEncoding exec.Encoding `json:"outputEncoding"`
 }
@@ -102,12 +106,16 @@ func encodeRun(r exec.Run) runBody {
 // the beginning of the command.
 func encodeListedRun(r exec.Run) runBody {
 	b := encodeFacts(r)
-	b.Command = r.Spec.Command
-	if len(b.Command) > maxListedCommand {
-		b.Command = b.Command[:runeStart(b.Command, maxListedCommand)]
-		b.CommandTruncated = true
-	}
+	b.Command, b.CommandTruncated = listedCommand(r.Spec.Command)
 	return b
+}
+
+// listedCommand is the beginning of a command.
+func listedCommand(command string) (shown string, truncated bool) {
+	if len(command) <= maxListedCommand {
+		return command, false
+	}
+	return command[:runeStart(command, maxListedCommand)], true
 }
 
 func encodeFacts(r exec.Run) runBody {
@@ -126,16 +134,27 @@ func encodeFacts(r exec.Run) runBody {
 		DrainIncomplete: r.DrainIncomplete,
 		StartedAt:       encodeTime(r.StartedAt),
 		SurvivorsKilled: r.SurvivorsKilled,
-	}
-	if r.Signal != 0 {
-		b.Signal = new(tool.SignalName(r.Signal))
+		Signal:          encodeSignal(r),
+		Unrecorded:      r.Unrecorded,
 	}
 	if !r.FinishedAt.IsZero() {
 		b.FinishedAt = encodeTime(r.FinishedAt)
 		b.DurationMs = new(r.Duration.Milliseconds())
-		b.Usage = &usageBody{r.Usage.User.Milliseconds(), r.Usage.System.Milliseconds(), r.Usage.MaxRSSBytes}
+		b.Usage = encodeUsage(r)
 	}
 	return b
+}
+
+// encodeSignal is nil, which is null, where no signal ended the command.
+func encodeSignal(r exec.Run) *string {
+	if r.Signal == 0 {
+		return nil
+	}
+	return new(tool.SignalName(r.Signal))
+}
+
+func encodeUsage(r exec.Run) *usageBody {
+	return &usageBody{r.Usage.User.Milliseconds(), r.Usage.System.Milliseconds(), r.Usage.MaxRSSBytes}
 }
 
 func encodeStream(id, name string, s exec.Stream) streamBody {
@@ -157,7 +176,7 @@ func (b *streamBody) setData(s exec.Stream, e exec.Encoding) {
 // encodeSandbox tells a tree that could not be proven empty as the gap that it is.
 func encodeSandbox(r exec.Run) sandboxBody {
 	f := r.Sandbox
-	b := sandboxBody{Mode: f.Mode, Denied: f.Denied, Enforcement: f.Enforcement, Gaps: f.Gaps, Hint: f.Hint}
+	b := sandboxBody{Mode: f.Mode, Denied: f.Denied, Enforcement: f.Enforcement, Gaps: f.Gaps, Hint: f.Hint, RunnerFailed: f.RunnerFailed}
 	if r.CleanupIncomplete && !slices.Contains(b.Gaps, "cleanup") {
 		b.Gaps = append(slices.Clone(b.Gaps), "cleanup")
 	}
@@ -172,17 +191,19 @@ func encodeSpec(s exec.Spec) *specBody {
 		Command:        s.Command,
 		Description:    s.Description,
 		Workdir:        s.Workdir,
+		Session:        s.Session,
 		TimeoutMs:      s.Timeout.Milliseconds(),
 		StdoutMaxBytes: s.StdoutMaxBytes,
 		StderrMaxBytes: s.StderrMaxBytes,
 		SandboxMode:    s.Mode,
 		WorkspaceRoot:  s.WorkspaceRoot,
 		EnvNames:       slices.Sorted(maps.Keys(s.Env)),
+		StdinOpen:      s.StdinOpen,
 		MergeStderr:    s.MergeStderr,
 		OutputEncoding: s.Encoding,
 	}
 	if s.HasStdin {
-		b.StdinBytes = new(len(s.Stdin))
+		b.StdinBytes = new(s.StdinBytes)
 	}
 	return b
 }

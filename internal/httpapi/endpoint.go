@@ -2,10 +2,9 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"net/http"
-	"net/url"
-	"slices"
 	"strconv"
 	"time"
 
@@ -56,35 +55,6 @@ func (s *Server) finish(w http.ResponseWriter, r *http.Request, answer reply, er
 	answer(w, r)
 }
 
-// checkQuery refuses a query that is malformed or holds a parameter that is
-// not in known. Non-API routes are held to it too: none takes a parameter.
-func checkQuery(r *http.Request, known []string) error {
-	values, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return invalid("query", "is malformed")
-	}
-	var errs fieldErrors
-	for name := range values {
-		if !slices.Contains(known, name) {
-			errs.add(name, "unknown query parameter")
-		}
-	}
-	return errs.err()
-}
-
-// oneQuery returns the only value of a query parameter, or "" without one.
-func oneQuery(r *http.Request, name string) (string, error) {
-	switch values := r.URL.Query()[name]; {
-	case len(values) > 1:
-		return "", invalid(name, "must be given once")
-	case len(values) == 1 && values[0] == "":
-		return "", invalid(name, "must not be empty; leave it out instead")
-	case len(values) == 1:
-		return values[0], nil
-	}
-	return "", nil
-}
-
 // asJSON answers v. Control characters are escaped, so that no output of a
 // command reaches a terminal raw; < and > are not, so that output stays readable.
 func asJSON(status int, v any) reply {
@@ -125,21 +95,51 @@ func boundWriting(w http.ResponseWriter, size int64) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(limit))
 }
 
-// asRun answers what encode makes of a run. Encoded output takes up to six times its own size, so
-// only a few large ones are in memory at once; the others wait with what they hold anyway.
+// asRun answers what encode makes of a run.
 func (s *Server) asRun(status int, run exec.Run, encode func(exec.Run) any) reply {
+	size := len(run.Stdout.Tail) + len(run.Stderr.Tail) + len(run.Spec.Command)
+	return s.asSized(status, size, func() any { return encode(run) })
+}
+
+// asSized answers what encode makes of size bytes of text. Encoded text takes up to six times its own
+// size, so only a few large answers are in memory at once; the others wait with what they hold anyway.
+func (s *Server) asSized(status, size int, encode func() any) reply {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if len(run.Stdout.Tail)+len(run.Stderr.Tail) > largeAnswer {
-			select {
-			case s.largeAnswers <- struct{}{}:
-				defer func() { <-s.largeAnswers }()
-			case <-r.Context().Done():
-				return
-			}
+		if size > largeAnswer {
+			defer s.largeAnswerPlace(r.Context())()
 		}
-		writeJSON(w, status, "application/json", encode(run))
+		writeJSON(w, status, "application/json", encode())
 	}
 }
+
+// largeAnswerPlace takes a place among the large answers; release gives it back. A client that only
+// closed its sending side gets its answer where there is a place; nobody is waited for who may be
+// gone, and the connection is cut: an empty answer would be taken for a whole one.
+func (s *Server) largeAnswerPlace(ctx context.Context) (release func()) {
+	release = func() { <-s.largeAnswers }
+	select {
+	case s.largeAnswers <- struct{}{}:
+		return release
+	default:
+	}
+	select {
+	case s.largeAnswers <- struct{}{}:
+		return release
+	case <-ctx.Done():
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// withHeader sets a header field of an answer.
+func withHeader(name, value string, answer reply) reply {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(name, value)
+		answer(w, r)
+	}
+}
+
+// noContent answers 204.
+func noContent(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
 
 func invalid(field, message string) *exec.Error {
 	return &exec.Error{

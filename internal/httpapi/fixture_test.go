@@ -27,56 +27,127 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fakeRunner answers from fields and remembers what it was asked. Methods
-// without a function know no run.
+// without a function know no command; Run and Start have a sample.
 type fakeRunner struct {
-	mu     sync.Mutex
-	ran    []exec.Request
-	caller exec.Caller
+	mu      sync.Mutex
+	ran     []exec.Request
+	started []exec.Request
+	caller  exec.Caller // of the last call
 
-	run    func(ctx context.Context, r exec.Request) (exec.Run, error)
-	get    func(c exec.Caller, id string) (exec.Run, error)
-	list   func(c exec.Caller, o exec.ListOptions) ([]exec.Run, int64, error)
-	kill   func(id, reason string) (exec.KillOutcome, exec.Run, error)
-	stream func(id string, s exec.StreamName) (io.ReadSeekCloser, int64, time.Time, error)
-	info   exec.Info
+	run      func(ctx context.Context, r exec.Request) (exec.Run, error)
+	start    func(r exec.Request) (exec.Run, error)
+	replayed bool // what Run and Start say
+	get      func(c exec.Caller, k exec.Kind, id string) (exec.Run, error)
+	list     func(c exec.Caller, o exec.ListOptions) ([]exec.Run, int64, error)
+	kill     func(k exec.Kind, id, reason string) (exec.KillOutcome, exec.Run, error)
+	stream   func(k exec.Kind, id string, s exec.StreamName) (io.ReadSeekCloser, int64, time.Time, error)
+	wait     func(ctx context.Context, id string, timeout time.Duration) (exec.Run, error)
+	output   func(ctx context.Context, id string, o exec.ReadOptions) (exec.Page, error)
+	consume  func(id string) (exec.Page, error)
+	stdin    func(ctx context.Context, id string, data []byte, end bool) (int, error)
+	remove   func(id string) error
+	info     exec.Info
 }
 
-func (f *fakeRunner) Run(ctx context.Context, c exec.Caller, r exec.Request) (exec.Run, error) {
+func (f *fakeRunner) Run(ctx context.Context, c exec.Caller, r exec.Request) (exec.Run, bool, error) {
 	f.mu.Lock()
 	f.ran, f.caller = append(f.ran, r), c
 	f.mu.Unlock()
 	if f.run == nil {
-		return sampleRun(), nil
+		return sampleRun(), f.replayed, nil
 	}
-	return f.run(ctx, r)
+	run, err := f.run(ctx, r)
+	return run, f.replayed, err
 }
 
-func (f *fakeRunner) Get(c exec.Caller, id string) (exec.Run, error) {
+func (f *fakeRunner) Start(_ context.Context, c exec.Caller, r exec.Request) (exec.Run, bool, error) {
+	f.mu.Lock()
+	f.started, f.caller = append(f.started, r), c
+	f.mu.Unlock()
+	if f.start == nil {
+		return runningTask(), f.replayed, nil
+	}
+	task, err := f.start(r)
+	return task, f.replayed, err
+}
+
+// calledBy remembers the caller of a method.
+func (f *fakeRunner) calledBy(c exec.Caller) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.caller = c
+}
+
+func (f *fakeRunner) Get(c exec.Caller, k exec.Kind, id string) (exec.Run, error) {
+	f.calledBy(c)
 	if f.get == nil {
 		return exec.Run{}, noRun(id)
 	}
-	return f.get(c, id)
+	return f.get(c, k, id)
 }
 
 func (f *fakeRunner) List(c exec.Caller, o exec.ListOptions) ([]exec.Run, int64, error) {
+	f.calledBy(c)
 	if f.list == nil {
 		return nil, 0, nil
 	}
 	return f.list(c, o)
 }
 
-func (f *fakeRunner) Kill(_ context.Context, _ exec.Caller, id, reason string) (exec.KillOutcome, exec.Run, error) {
+func (f *fakeRunner) Kill(_ context.Context, c exec.Caller, k exec.Kind, id, reason string) (exec.KillOutcome, exec.Run, error) {
+	f.calledBy(c)
 	if f.kill == nil {
 		return "", exec.Run{}, noRun(id)
 	}
-	return f.kill(id, reason)
+	return f.kill(k, id, reason)
 }
 
-func (f *fakeRunner) OpenStream(_ exec.Caller, id string, s exec.StreamName) (io.ReadSeekCloser, int64, time.Time, error) {
+func (f *fakeRunner) OpenStream(c exec.Caller, k exec.Kind, id string, s exec.StreamName) (io.ReadSeekCloser, int64, time.Time, error) {
+	f.calledBy(c)
 	if f.stream == nil {
 		return nil, 0, time.Time{}, noRun(id)
 	}
-	return f.stream(id, s)
+	return f.stream(k, id, s)
+}
+
+func (f *fakeRunner) Wait(ctx context.Context, c exec.Caller, id string, timeout time.Duration) (exec.Run, error) {
+	f.calledBy(c)
+	if f.wait == nil {
+		return exec.Run{}, noRun(id)
+	}
+	return f.wait(ctx, id, timeout)
+}
+
+func (f *fakeRunner) Output(ctx context.Context, c exec.Caller, id string, o exec.ReadOptions) (exec.Page, error) {
+	f.calledBy(c)
+	if f.output == nil {
+		return exec.Page{}, noRun(id)
+	}
+	return f.output(ctx, id, o)
+}
+
+func (f *fakeRunner) Consume(_ context.Context, c exec.Caller, id string) (exec.Page, error) {
+	f.calledBy(c)
+	if f.consume == nil {
+		return exec.Page{}, noRun(id)
+	}
+	return f.consume(id)
+}
+
+func (f *fakeRunner) WriteStdin(ctx context.Context, c exec.Caller, id string, data []byte, end bool) (int, error) {
+	f.calledBy(c)
+	if f.stdin == nil {
+		return 0, noRun(id)
+	}
+	return f.stdin(ctx, id, data, end)
+}
+
+func (f *fakeRunner) Delete(_ context.Context, c exec.Caller, id string) error {
+	f.calledBy(c)
+	if f.remove == nil {
+		return noRun(id)
+	}
+	return f.remove(id)
 }
 
 func (f *fakeRunner) Info() exec.Info { return f.info }
@@ -85,6 +156,12 @@ func (f *fakeRunner) requests() []exec.Request {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.ran
+}
+
+func (f *fakeRunner) startedTasks() []exec.Request {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.started
 }
 
 func noRun(id string) error {
@@ -97,7 +174,7 @@ const sampleID = "bash-mfrggzdfmztwq2lknnwg23tpob"
 func sampleRun() exec.Run {
 	started := time.Date(2026, 1, 2, 3, 4, 5, 6_000_000, time.FixedZone("", 3600))
 	return exec.Run{
-		ID: sampleID, Status: exec.StatusCompleted, ExitCode: new(0),
+		ID: sampleID, Kind: exec.Foreground, Status: exec.StatusCompleted, ExitCode: new(0),
 		Spec: exec.Spec{
 			Command: "echo hi", Workdir: "/w", Timeout: time.Second, Mode: "read-only", WorkspaceRoot: "/w",
 			StdoutMaxBytes: 64000, StderrMaxBytes: 64000, Encoding: exec.EncodingText,
@@ -106,6 +183,21 @@ func sampleRun() exec.Run {
 		Sandbox:   exec.SandboxFacts{Mode: "read-only", Enforcement: "full"},
 		StartedAt: started, FinishedAt: started.Add(7 * time.Millisecond), Duration: 7 * time.Millisecond,
 	}
+}
+
+// sampleTask is a settled task without anything special.
+func sampleTask() exec.Run {
+	r := sampleRun()
+	r.Kind, r.Spec.Timeout, r.Stdout.Tail, r.Stdout.HasFile = exec.Background, 0, nil, true
+	return r
+}
+
+// runningTask is a task as it was admitted.
+func runningTask() exec.Run {
+	r := sampleTask()
+	r.Status, r.ExitCode, r.FinishedAt, r.Duration, r.Stdout = exec.StatusRunning, nil, time.Time{}, 0, exec.Stream{}
+	r.Sandbox = exec.SandboxFacts{Mode: "read-only"}
+	return r
 }
 
 func sampleInfo() exec.Info {
@@ -120,6 +212,7 @@ func sampleInfo() exec.Info {
 		Limits: exec.Limits{
 			Timeout: 2 * time.Minute, MaxTimeout: 10 * time.Minute, Grace: 3 * time.Second, MaxCommandBytes: 1 << 20,
 			MaxOutputBytes: 64000, MaxSpillBytes: 1 << 26, MaxRunning: 256, MaxRunningPerOwner: 128,
+			MaxTasksPerOwner: 10, Retention: 24 * time.Hour,
 			Command: sandbox.Limits{OpenFiles: 4096, FileBytes: 1 << 32},
 		},
 	}
@@ -287,11 +380,11 @@ func (a answer) wantProblem(t *testing.T, status int, code exec.Code, fields ...
 	return p
 }
 
-// wantNothingRun fails where the runner was asked to run something.
+// wantNothingRun fails where the runner was asked to run or start something.
 func (f *fixture) wantNothingRun(t *testing.T) {
 	t.Helper()
-	if ran := f.runner.requests(); len(ran) > 0 {
-		t.Errorf("%d commands were run", len(ran))
+	if n := len(f.runner.requests()) + len(f.runner.startedTasks()); n > 0 {
+		t.Errorf("%d commands were run", n)
 	}
 }
 

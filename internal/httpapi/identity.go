@@ -7,23 +7,27 @@ import (
 	"net/http"
 	"strings"
 
+	"bashd/internal/auth"
 	"bashd/internal/exec"
 )
 
 const (
 	ownerHeader   = "X-Owner-Token"
 	maxTokenBytes = 256
+	tooLong       = "the token is longer than 256 characters"
 )
 
-// identify finds out on whose behalf a request comes. No API tokens are
-// configured in this mode, so everybody is accepted, and whoever names an owner
-// token is that owner. A header that is there but odd is refused and never
-// taken for "no owner".
+// identify finds out on whose behalf a request comes. A header that is there but
+// odd is refused and never taken for "no owner".
 func (s *Server) identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		caller, err := identity(r.Header)
+		find := openCaller
+		if s.closed() {
+			find = s.closedCaller
+		}
+		caller, err := find(r.Header)
 		if err != nil {
-			s.problem(w, r, err)
+			s.unidentified(w, r, err)
 			return
 		}
 		stateOf(r).caller = caller
@@ -31,8 +35,25 @@ func (s *Server) identify(next http.Handler) http.Handler {
 	})
 }
 
-// identity checks both headers, even where the first one decides.
-func identity(h http.Header) (exec.Caller, error) {
+// closedCaller is who has an API token with the role run: always an owner, the
+// token's name, of which an owner token makes one of its own. The owner token is
+// looked at last, so that a stranger learns nothing from how it is taken.
+func (s *Server) closedCaller(h http.Header) (exec.Caller, error) {
+	id, err := s.authorize(h, auth.RoleRun)
+	if err != nil {
+		return exec.Caller{}, err
+	}
+	owner, _, problem := ownerToken(h)
+	if problem != "" {
+		return exec.Caller{}, invalid(ownerHeader, problem)
+	}
+	return exec.Caller{Owner: ownerKey(id.Name, owner)}, nil
+}
+
+// openCaller is everybody: without API tokens all are accepted, and whoever
+// names an owner token is that owner. Both headers are checked, even where the
+// first one decides.
+func openCaller(h http.Header) (exec.Caller, error) {
 	var errs fieldErrors
 	owner, hasOwner, problem := ownerToken(h)
 	if problem != "" {
@@ -86,7 +107,7 @@ func checkToken(token string) (problem string) {
 	case token == "":
 		return "the token is empty; leave the header out to have no owner"
 	case len(token) > maxTokenBytes:
-		return "the token is longer than 256 characters"
+		return tooLong
 	case strings.IndexFunc(token, func(c rune) bool { return c < '!' || c > '~' }) >= 0:
 		return "the token must consist of visible ASCII characters"
 	}

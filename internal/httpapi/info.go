@@ -76,6 +76,8 @@ type infoLimits struct {
 	MaxSpillBytes      int64  `json:"maxSpillBytes"`
 	MaxRunning         int    `json:"maxRunning"`
 	MaxRunningPerOwner int    `json:"maxRunningPerOwner"`
+	MaxTasksPerOwner   int    `json:"maxTasksPerOwner"`
+	RetentionMs        int64  `json:"retentionMs"`
 	CommandOpenFiles   uint64 `json:"commandOpenFiles,omitempty"`
 	CommandFileBytes   uint64 `json:"commandFileBytes,omitempty"`
 	CommandCPUSeconds  uint64 `json:"commandCpuSeconds,omitempty"`
@@ -94,6 +96,8 @@ func (s *Server) encodeLimits(l exec.Limits) infoLimits {
 		MaxSpillBytes:      l.MaxSpillBytes,
 		MaxRunning:         l.MaxRunning,
 		MaxRunningPerOwner: l.MaxRunningPerOwner,
+		MaxTasksPerOwner:   l.MaxTasksPerOwner,
+		RetentionMs:        l.Retention.Milliseconds(),
 		CommandOpenFiles:   l.Command.OpenFiles,
 		CommandFileBytes:   l.Command.FileBytes,
 		CommandCPUSeconds:  l.Command.CPUSeconds,

@@ -15,7 +15,7 @@ const (
 	corsMethods = "GET, POST, PUT, DELETE"
 	corsHeaders = "Authorization, Content-Type, X-Owner-Token, X-Session-Id, X-Request-Id, Idempotency-Key, Last-Event-ID, Range, " +
 		"Mcp-Session-Id, Mcp-Protocol-Version"
-	corsExposed = "Location, Retry-After, X-Request-Id, Content-Range, Mcp-Session-Id"
+	corsExposed = "Location, Retry-After, X-Request-Id, Content-Range, Idempotency-Replayed, Mcp-Session-Id"
 	corsMaxAge  = "600"
 )
 
@@ -38,16 +38,26 @@ func parseOrigin(s string) (origin, bool) {
 	return origin{u.Scheme, name, port}, ok
 }
 
-// newOrigins leaves out what is no origin: such an entry allows nobody.
-func newOrigins(list []string) map[origin]bool {
-	m := make(map[origin]bool, len(list))
+// originList are the origins that are allowed besides a request's own host.
+type originList struct {
+	listed map[origin]bool
+	all    bool // "null" is none
+}
+
+// newOrigins leaves out what is no origin: such an entry allows nobody. "*" allows
+// all in closed mode only, where a page can do nothing without a token; in
+// open mode it is no origin like any other.
+func newOrigins(list []string, closed bool) originList {
+	l := originList{listed: make(map[origin]bool, len(list)), all: closed && slices.Contains(list, "*")}
 	for _, s := range list {
 		if o, ok := parseOrigin(s); ok {
-			m[o] = true
+			l.listed[o] = true
 		}
 	}
-	return m
+	return l
 }
+
+func (l originList) allows(o origin) bool { return l.all || l.listed[o] }
 
 // isHost reports whether a page of this origin was served from host, the Host
 // of the request at hand.
@@ -69,7 +79,7 @@ func (s *Server) checkOrigin(next http.Handler) http.Handler {
 			return
 		}
 		o, ok := parseOrigin(values[0])
-		if len(values) > 1 || !ok || !o.isHost(r.Host) && !s.origins[o] {
+		if len(values) > 1 || !ok || !o.isHost(r.Host) && !s.origins.allows(o) {
 			s.problem(w, r, &exec.Error{
 				Code:    codeForbidden,
 				Message: "this Origin is not allowed; BASHD_ALLOWED_ORIGINS lists those that are, besides the server's own",

@@ -32,6 +32,7 @@ var problemKinds = map[exec.Code]struct {
 	exec.CodeModeNotAllowed:     {http.StatusForbidden, "The sandbox mode is wider than allowed"},
 	exec.CodeNotFound:           {http.StatusNotFound, "There is no such thing"},
 	codeMethodNotAllowed:        {http.StatusMethodNotAllowed, "The path does not answer this method"},
+	exec.CodeConflict:           {http.StatusConflict, "The request does not fit what is there"},
 	exec.CodeGone:               {http.StatusGone, "The complete stream is gone"},
 	codeRangeNotSatisfiable:     {http.StatusRequestedRangeNotSatisfiable, "The range lies outside the stream"},
 	codeBodyTooLarge:            {http.StatusRequestEntityTooLarge, "The body is too large"},
@@ -66,7 +67,8 @@ func (s *Server) problem(w http.ResponseWriter, r *http.Request, err error) {
 	e := s.classify(r.Context(), err)
 	kind := problemKinds[e.Code]
 	s.o.Metrics.Rejected(string(e.Code))
-	if e.Code == exec.CodeLimitReached || e.Code == exec.CodeShuttingDown {
+	waitingHelps := e.Code == exec.CodeLimitReached || e.Code == exec.CodeShuttingDown || e.Code == exec.CodeConflict && e.RetryAfter > 0
+	if waitingHelps {
 		w.Header().Set("Retry-After", retryAfter(e.RetryAfter))
 	}
 	body := problemBody{

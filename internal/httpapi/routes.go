@@ -13,23 +13,38 @@ import (
 // routes is every route and what a request passes on its way there.
 func (s *Server) routes() *chi.Mux {
 	r := chi.NewRouter()
-	r.Use(s.observe, s.recoverPanics, commonHeaders, s.refuseCommands, s.refuseForwarded, s.checkHost, s.checkOrigin)
-	r.NotFound(s.notFound)
-	r.MethodNotAllowed(s.methodNotAllowed)
+	r.Use(s.observe, s.recoverPanics, commonHeaders)
+	if !s.closed() {
+		r.Use(s.refuseCommands, s.refuseForwarded)
+	}
+	r.Use(s.checkHost, s.checkOrigin)
+	r.NotFound(s.guarded(s.notFound))
+	r.MethodNotAllowed(s.guarded(s.methodNotAllowed))
 
 	get(r, "/healthz", s.handle(s.healthz))
 	get(r, "/readyz", s.handle(s.readyz))
-	get(r, "/metrics", s.o.Metrics.Handler().ServeHTTP)
+	get(r.With(s.needsMetrics), "/metrics", s.o.Metrics.Handler().ServeHTTP)
 	get(r, "/openapi.yaml", s.handle(s.openAPI))
 
 	r.Group(func(r chi.Router) {
 		r.Use(s.identify)
 		get(r, "/v1/info", s.handle(s.info))
-		r.Post("/v1/runs", handleBody(s, decodeRun, s.createRun))
+		r.Post("/v1/runs", handleKeyed(s, decodeRun, s.createRun))
 		get(r, "/v1/runs", s.handle(s.listRuns, "status", "limit", "cursor"))
 		get(r, "/v1/runs/{id}", s.handle(s.getRun))
 		r.Post("/v1/runs/{id}/kill", handleBody(s, decodeKill, s.killRun))
 		get(r, "/v1/runs/{id}/streams/{stream}", s.handle(s.runStream))
+
+		r.Post("/v1/tasks", handleKeyed(s, decodeTask, s.createTask))
+		get(r, "/v1/tasks", s.handle(s.listTasks, "status", "session", "limit", "cursor"))
+		get(r, "/v1/tasks/{id}", s.handle(s.getTask))
+		r.Delete("/v1/tasks/{id}", s.handle(s.deleteTask))
+		get(r, "/v1/tasks/{id}/output", s.handle(s.readTaskOutput, "cursor", "waitMs", "maxBytes"))
+		r.Post("/v1/tasks/{id}/read", handleBody(s, decodeNothing, s.consumeTaskOutput))
+		get(r, "/v1/tasks/{id}/wait", s.handle(s.waitTask, "timeoutMs"))
+		r.Post("/v1/tasks/{id}/kill", handleBody(s, decodeKill, s.killTask))
+		r.Post("/v1/tasks/{id}/stdin", handleBody(s, decodeStdin, s.writeTaskStdin))
+		get(r, "/v1/tasks/{id}/streams/{stream}", s.handle(s.taskStream))
 	})
 	return r
 }

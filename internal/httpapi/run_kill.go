@@ -34,7 +34,7 @@ func decodeKill(body []byte) (in killRequest, err error) {
 
 // killRun is POST /v1/runs/{id}/kill.
 func (s *Server) killRun(r *http.Request, in killRequest) (reply, error) {
-	outcome, run, err := s.o.Runner.Kill(r.Context(), stateOf(r).caller, chi.URLParam(r, "id"), in.reason)
+	outcome, run, err := s.o.Runner.Kill(r.Context(), stateOf(r).caller, exec.Foreground, chi.URLParam(r, "id"), in.reason)
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"net/http"
 	"slices"
-	"strconv"
 
 	"bashd/internal/exec"
 )
@@ -20,31 +19,37 @@ type runList struct {
 
 // listRuns is GET /v1/runs.
 func (s *Server) listRuns(r *http.Request) (reply, error) {
-	caller := stateOf(r).caller
-	options, err := s.listOptions(r, caller)
+	runs, next, err := s.list(r, exec.Foreground)
 	if err != nil {
 		return nil, err
 	}
-	runs, next, err := s.o.Runner.List(caller, options)
-	if err != nil {
-		return nil, err
-	}
-	list := runList{Runs: make([]runBody, len(runs))}
+	list := runList{Runs: make([]runBody, len(runs)), Next: next}
 	for i, run := range runs {
 		list.Runs[i] = encodeListedRun(run)
-	}
-	if next > 0 {
-		list.Next = s.o.Sealer.Seal(listScope(caller), next)
 	}
 	return asJSON(http.StatusOK, list), nil
 }
 
-// listScope binds a cursor to who got it.
-func listScope(c exec.Caller) string { return "runs/" + string(c.Owner) }
+// list returns the page of runs or tasks that a query asks for, and the cursor of the next one.
+func (s *Server) list(r *http.Request, k exec.Kind) (runs []exec.Run, cursor string, err error) {
+	caller := stateOf(r).caller
+	options, err := s.listOptions(r, caller, k)
+	if err != nil {
+		return nil, "", err
+	}
+	runs, next, err := s.o.Runner.List(caller, options)
+	if next > 0 {
+		cursor = s.o.Sealer.Seal(listScope(caller, k), next)
+	}
+	return runs, cursor, err
+}
 
-func (s *Server) listOptions(r *http.Request, c exec.Caller) (exec.ListOptions, error) {
-	o := exec.ListOptions{Limit: defaultListLimit}
+// listScope binds a cursor to the list and to who got it.
+func listScope(c exec.Caller, k exec.Kind) string { return "list/" + string(k) + "/" + string(c.Owner) }
+
+func (s *Server) listOptions(r *http.Request, c exec.Caller, k exec.Kind) (exec.ListOptions, error) {
 	var errs fieldErrors
+	o := exec.ListOptions{Kind: k, Limit: int(intQuery(r, "limit", 1, maxListLimit, defaultListLimit, &errs))}
 	known := []exec.Status{exec.StatusRunning, exec.StatusStopping, exec.StatusCompleted, exec.StatusKilled, exec.StatusFailed}
 	for _, v := range r.URL.Query()["status"] {
 		if !slices.Contains(known, exec.Status(v)) {
@@ -53,19 +58,11 @@ func (s *Server) listOptions(r *http.Request, c exec.Caller) (exec.ListOptions, 
 		}
 		o.Statuses = append(o.Statuses, exec.Status(v))
 	}
-	if v, err := oneQuery(r, "limit"); err != nil {
-		return o, err
-	} else if v != "" {
-		n, err := strconv.Atoi(v)
-		if err != nil || n < 1 || n > maxListLimit {
-			errs.add("limit", "must be an integer from 1 to %d", maxListLimit)
-		}
-		o.Limit = n
+	if r.URL.Query().Has("session") {
+		errs.add("session", notAvailable)
 	}
-	if v, err := oneQuery(r, "cursor"); err != nil {
-		return o, err
-	} else if v != "" {
-		nums, err := s.o.Sealer.Open(listScope(c), v)
+	if v := oneQuery(r, "cursor", &errs); v != "" {
+		nums, err := s.o.Sealer.Open(listScope(c, k), v)
 		if err != nil || len(nums) != 1 {
 			errs.add("cursor", "is not one that this list gave to this caller")
 		} else {

@@ -12,12 +12,14 @@ import (
 )
 
 // runStream is GET /v1/runs/{id}/streams/{stream}: the raw bytes of a stream.
-func (s *Server) runStream(r *http.Request) (reply, error) {
+func (s *Server) runStream(r *http.Request) (reply, error) { return s.stream(r, exec.Foreground) }
+
+func (s *Server) stream(r *http.Request, k exec.Kind) (reply, error) {
 	id, stream := chi.URLParam(r, "id"), chi.URLParam(r, "stream")
 	if stream != "stdout" && stream != "stderr" {
-		return nil, &exec.Error{Code: exec.CodeNotFound, Message: "a run has the streams stdout and stderr"}
+		return nil, &exec.Error{Code: exec.CodeNotFound, Message: "there are the streams stdout and stderr"}
 	}
-	content, size, modified, err := s.o.Runner.OpenStream(stateOf(r).caller, id, exec.StreamName(stream))
+	content, size, modified, err := s.o.Runner.OpenStream(stateOf(r).caller, k, id, exec.StreamName(stream))
 	if err != nil {
 		return nil, err
 	}

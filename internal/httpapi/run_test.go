@@ -41,8 +41,6 @@ func TestCreateRun(t *testing.T) {
 
 func TestRefusedHeaders(t *testing.T) {
 	f := newFixture(t)
-	f.do(t, "POST", "/v1/runs", `{"command":"id"}`, "Idempotency-Key: k").wantProblem(t, 400, exec.CodeInvalidArgument, "Idempotency-Key")
-	f.do(t, "POST", "/v1/runs", `{"command":"id"}`, "Idempotency-Key: ").wantProblem(t, 400, exec.CodeInvalidArgument, "Idempotency-Key")
 	f.do(t, "POST", "/v1/runs", `{"command":"id"}`, "Accept: text/event-stream").wantProblem(t, 400, exec.CodeInvalidArgument, "Accept")
 	f.wantNothingRun(t)
 	f.do(t, "POST", "/v1/runs", `{"command":"id"}`, "X-Session-Id: s1").wantStatus(t, 200)
@@ -54,24 +52,25 @@ func TestRunGolden(t *testing.T) {
 	r.Status, r.ExitCode, r.Signal, r.Cause = exec.StatusKilled, nil, syscall.SIGKILL, exec.CauseTimeout
 	r.Stdout = exec.Stream{Tail: []byte("a<b>\x1b\x07\xff"), Truncated: true, Bytes: 70000, SpillPath: "/s/o"}
 	r.Stderr = exec.Stream{Tail: []byte("e"), Truncated: true, Bytes: 70000}
-	r.Spec.Description, r.Spec.Stdin, r.Spec.HasStdin, r.Spec.Env = "d", []byte("secret-stdin"), true, map[string]string{"B": "secret-value", "A": "x"}
+	r.Spec.Description, r.Spec.Env = "d", map[string]string{"B": "secret-value", "A": "x"}
+	r.Spec.Stdin, r.Spec.HasStdin, r.Spec.StdinBytes, r.Spec.Session = []byte("secret-stdin"), true, 12, "s1"
 	r.Sandbox = exec.SandboxFacts{
 		Mode: "read-only", Enforcement: "partial", Gaps: []string{"metadata"}, Denied: true,
 		Denial: &exec.Denial{Path: "/etc/x", Evidence: "line"}, Hint: "h",
 	}
-	r.DrainIncomplete, r.SurvivorsKilled, r.CleanupIncomplete, r.Detail = true, 2, true, "why"
+	r.DrainIncomplete, r.SurvivorsKilled, r.CleanupIncomplete, r.Detail, r.Unrecorded = true, 2, true, "why", true
 	r.Usage = sandbox.Usage{User: 1500 * time.Microsecond, System: 2 * time.Millisecond, MaxRSSBytes: 4096}
 	f := newFixture(t)
-	f.runner.get = func(exec.Caller, string) (exec.Run, error) { return r, nil }
+	f.runner.get = func(exec.Caller, exec.Kind, string) (exec.Run, error) { return r, nil }
 	got := string(f.do(t, "GET", "/v1/runs/"+sampleID, "").body)
 	want := `{"id":"` + sampleID + `","status":"killed","exitCode":null,"signal":"SIGKILL","timedOut":true,"aborted":false,"timeoutMs":1000,` +
 		`"stdout":{"text":"a<b>\u001b\u0007�","truncated":true,"bytes":70000,"spillPath":"/s/o","url":"/v1/runs/` + sampleID + `/streams/stdout"},` +
 		`"stderr":{"text":"e","truncated":true,"bytes":70000},` +
 		`"sandbox":{"mode":"read-only","denied":true,"enforcement":"partial","gaps":["metadata","cleanup"],"denial":{"path":"/etc/x","evidence":"line"},"hint":"h"},` +
-		`"spec":{"command":"echo hi","description":"d","workdir":"/w","timeoutMs":1000,"stdoutMaxBytes":64000,"stderrMaxBytes":64000,` +
+		`"spec":{"command":"echo hi","description":"d","workdir":"/w","session":"s1","timeoutMs":1000,"stdoutMaxBytes":64000,"stderrMaxBytes":64000,` +
 		`"sandboxMode":"read-only","workspaceRoot":"/w","envNames":["A","B"],"stdinBytes":12,"mergeStderr":false,"outputEncoding":"text"},` +
 		`"cause":"timeout","detail":"why","drainIncomplete":true,"startedAt":"2026-01-02T02:04:05.006Z","finishedAt":"2026-01-02T02:04:05.013Z",` +
-		`"durationMs":7,"survivorsKilled":2,"usage":{"userMs":1,"systemMs":2,"maxRssBytes":4096}}` + "\n"
+		`"durationMs":7,"survivorsKilled":2,"usage":{"userMs":1,"systemMs":2,"maxRssBytes":4096},"unrecorded":true}` + "\n"
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -84,7 +83,7 @@ func TestRunningRun(t *testing.T) {
 	r := sampleRun()
 	r.Status, r.ExitCode, r.FinishedAt, r.Duration = exec.StatusRunning, nil, time.Time{}, 0
 	f := newFixture(t)
-	f.runner.get = func(exec.Caller, string) (exec.Run, error) { return r, nil }
+	f.runner.get = func(exec.Caller, exec.Kind, string) (exec.Run, error) { return r, nil }
 	var got map[string]any
 	if err := json.Unmarshal(f.do(t, "GET", "/v1/runs/x", "").body, &got); err != nil {
 		t.Fatal(err)
@@ -173,8 +172,8 @@ func TestErrors(t *testing.T) {
 func TestFence(t *testing.T) {
 	f := newFixture(t)
 	owner := ownerKey("", "alice")
-	f.runner.get = func(c exec.Caller, id string) (exec.Run, error) {
-		if id == sampleID && c.Owner == owner {
+	f.runner.get = func(c exec.Caller, k exec.Kind, id string) (exec.Run, error) {
+		if id == sampleID && c.Owner == owner && k == exec.Foreground {
 			return sampleRun(), nil
 		}
 		return exec.Run{}, noRun(id)
@@ -213,7 +212,7 @@ func TestListRuns(t *testing.T) {
 	if err := json.Unmarshal(a.body, &page); err != nil {
 		t.Fatal(err)
 	}
-	if asked.Limit != 50 || asked.Before != 0 || asked.Statuses != nil {
+	if asked.Kind != exec.Foreground || asked.Limit != 50 || asked.Before != 0 || asked.Statuses != nil {
 		t.Errorf("%+v", asked)
 	}
 	if r := page.Runs[1]; r.Command != strings.Repeat("é", 2048) || !r.CommandTruncated || r.Spec != nil || r.Stdout.Text != nil {
@@ -250,7 +249,10 @@ func TestEmptyListIsAnArray(t *testing.T) {
 func TestKillRun(t *testing.T) {
 	f := newFixture(t)
 	var reasons []string
-	f.runner.kill = func(id, reason string) (exec.KillOutcome, exec.Run, error) {
+	f.runner.kill = func(k exec.Kind, id, reason string) (exec.KillOutcome, exec.Run, error) {
+		if k != exec.Foreground || id != sampleID {
+			return "", exec.Run{}, noRun(id)
+		}
 		reasons = append(reasons, reason)
 		return exec.KillRequested, sampleRun(), nil
 	}
@@ -285,7 +287,10 @@ func TestRunStream(t *testing.T) {
 	f := newFixture(t)
 	data := []byte("0123456789\xff\x00<html>")
 	var opened []*content
-	f.runner.stream = func(id string, s exec.StreamName) (io.ReadSeekCloser, int64, time.Time, error) {
+	f.runner.stream = func(k exec.Kind, id string, s exec.StreamName) (io.ReadSeekCloser, int64, time.Time, error) {
+		if k != exec.Foreground || id != sampleID {
+			return nil, 0, time.Time{}, noRun(id)
+		}
 		if s == "stderr" {
 			return nil, 0, time.Time{}, &exec.Error{Code: exec.CodeGone, Message: "gone"}
 		}

@@ -56,20 +56,23 @@ func TestDocumentHasEveryCode(t *testing.T) {
 
 // TestExamplesDecode: what the document shows as requests is accepted.
 func TestExamplesDecode(t *testing.T) {
-	content := apitest.Document(t).Paths.Find("/v1/runs").Post.RequestBody.Value.Content["application/json"]
-	for name, example := range content.Examples {
-		f := newFixture(t)
-		body, err := example.MarshalJSON()
-		if err != nil {
-			t.Fatal(err)
+	for path, status := range map[string]int{"/v1/runs": 200, "/v1/tasks": 201, "/v1/tasks/{id}/stdin": 200} {
+		content := apitest.Document(t).Paths.Find(path).Post.RequestBody.Value.Content["application/json"]
+		for name, example := range content.Examples {
+			f := newFixture(t)
+			f.runner.stdin = func(_ context.Context, _ string, data []byte, _ bool) (int, error) { return len(data), nil }
+			body, err := example.MarshalJSON()
+			if err != nil {
+				t.Fatal(err)
+			}
+			body = bytes.TrimSuffix(bytes.TrimPrefix(body, []byte(`{"value":`)), []byte("}"))
+			if a := f.do(t, "POST", strings.Replace(path, "{id}", sampleID, 1), string(body)); a.StatusCode != status {
+				t.Errorf("%s %s: %d %s: %s", path, name, a.StatusCode, a.body, body)
+			}
 		}
-		body = bytes.TrimSuffix(bytes.TrimPrefix(body, []byte(`{"value":`)), []byte("}"))
-		if a := f.do(t, "POST", "/v1/runs", string(body)); a.StatusCode != 200 {
-			t.Errorf("%s: %d %s: %s", name, a.StatusCode, a.body, body)
+		if len(content.Examples) < 2 {
+			t.Errorf("%s: %d examples", path, len(content.Examples))
 		}
-	}
-	if len(content.Examples) < 2 {
-		t.Errorf("%d examples", len(content.Examples))
 	}
 }
 
@@ -103,7 +106,7 @@ func TestInfo(t *testing.T) {
 		`"managedEnv":[{"name":"DSH_SHELL","source":"built-in"}],` +
 		`"sandbox":{"tier":"C","abi":7,"cleanup":"domain","readOnly":{"enforcement":"full"},"workspaceWrite":{"enforcement":"partial","gaps":["metadata"]}},` +
 		`"limits":{"commandBytes":1048576,"bodyBytes":8388608,"defaultTimeoutMs":120000,"maxTimeoutMs":600000,"graceMs":3000,` +
-		`"defaultOutputBytes":64000,"maxStdoutBytes":8388608,"maxSpillBytes":67108864,"maxRunning":256,"maxRunningPerOwner":128,` +
+		`"defaultOutputBytes":64000,"maxStdoutBytes":8388608,"maxSpillBytes":67108864,"maxRunning":256,"maxRunningPerOwner":128,"maxTasksPerOwner":10,"retentionMs":86400000,` +
 		`"commandOpenFiles":4096,"commandFileBytes":4294967296}}` + "\n"
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -122,7 +125,12 @@ func TestRouting(t *testing.T) {
 		{"GET", "/v1/", 404, ""},
 		{"GET", "/v1/runs/", 404, ""},
 		{"GET", "/V1/runs", 404, ""},
-		{"GET", "/v1/tasks", 404, ""},
+		{"GET", "/v1/tasks/", 404, ""},
+		{"GET", "/v1/sessions", 404, ""},
+		{"PUT", "/v1/tasks", 405, "GET, HEAD, POST"},
+		{"POST", "/v1/tasks/" + sampleID, 405, "GET, HEAD, DELETE"},
+		{"GET", "/v1/tasks/" + sampleID + "/read", 405, "POST"},
+		{"GET", "/v1/tasks/" + sampleID + "/events", 404, ""},
 		{"GET", "/healthz/", 404, ""},
 		{"BREW", "/nowhere", 404, ""},
 		{"BREW", "/v1/runs", 405, "GET, HEAD, POST"},
@@ -137,6 +145,8 @@ func TestRouting(t *testing.T) {
 		{"HEAD", "/metrics", 200, ""},
 		{"HEAD", "/v1/runs", 200, ""},
 		{"HEAD", "/v1/runs/x", 404, ""},
+		{"HEAD", "/v1/tasks", 200, ""},
+		{"HEAD", "/v1/tasks/x", 404, ""},
 	} {
 		a := f.do(t, c.method, c.path, "")
 		if a.StatusCode != c.status || a.Header.Get("Allow") != c.allow {
@@ -186,6 +196,10 @@ func TestLogTellsNothingPrivate(t *testing.T) {
 	f.do(t, "POST", "/v1/runs", strings.Replace(body, `"stdin"`, `"stdIn"`, 1)).wantStatus(t, 400)
 	f.do(t, "GET", "/v1/runs?cursor=SECRET", "").wantStatus(t, 400)
 	f.do(t, "GET", "/v1/runs/SECRET", "", "Authorization: Bearer SECRET").wantStatus(t, 404)
+	f.do(t, "POST", "/v1/tasks", strings.Replace(body, `{`, `{"stdinOpen":true,`, 1), "Idempotency-Key: SECRET").wantStatus(t, 201)
+	f.do(t, "POST", "/v1/tasks/SECRET/stdin", `{"data":"SECRET"}`).wantStatus(t, 404)
+	f.do(t, "POST", "/v1/tasks/SECRET/stdin", `{"data":"SECRET","dataBase64":"SECRET"}`).wantStatus(t, 400)
+	f.do(t, "GET", "/v1/tasks/SECRET/output?cursor=SECRET", "").wantStatus(t, 404)
 	f.do(t, "GET", "/SECRET", "", "Authorization: Basic SECRET").wantStatus(t, 404)
 	f.do(t, "SECRET", "/healthz", "").wantStatus(t, 405)
 	if strings.Contains(f.logs.String(), "SECRET") {
@@ -196,8 +210,8 @@ func TestLogTellsNothingPrivate(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, f.logs)
 		}
 	}
-	if n := strings.Count(f.logs.String(), "msg=request "); n != 6 {
-		t.Errorf("%d lines for 6 requests", n)
+	if n := strings.Count(f.logs.String(), "msg=request "); n != 10 {
+		t.Errorf("%d lines for 10 requests", n)
 	}
 }
 

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -48,6 +49,18 @@ func TestLargeAnswersWait(t *testing.T) {
 	for range largeAnswers {
 		f.Server.largeAnswers <- struct{}{}
 	}
+	// A client that may be gone is not waited for, and gets no empty answer.
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	cut := func() (aborted bool) {
+		defer func() { aborted = recover() == http.ErrAbortHandler }()
+		run := exec.Run{Stdout: exec.Stream{Tail: make([]byte, largeAnswer+1)}}
+		f.Server.asRun(http.StatusOK, run, wholeRun)(httptest.NewRecorder(), httptest.NewRequestWithContext(gone, "GET", "/", nil))
+		return false
+	}
+	if !cut() {
+		t.Error("the connection was not cut")
+	}
 	answer := func(size int) chan int {
 		done := make(chan int, 1)
 		run := exec.Run{Stdout: exec.Stream{Tail: make([]byte, size)}}
@@ -73,5 +86,15 @@ func TestLargeAnswersWait(t *testing.T) {
 	}
 	for range largeAnswers - 1 {
 		<-f.Server.largeAnswers
+	}
+	// With a place it is answered whenever it asks: it may have closed its sending side only.
+	for range 50 {
+		f.Server.largeAnswerPlace(gone)()
+	}
+	if cut() {
+		t.Error("the connection was cut though there is a place")
+	}
+	if n := len(f.Server.largeAnswers); n > 0 {
+		t.Errorf("%d places are still taken", n)
 	}
 }

@@ -22,6 +22,9 @@ type Options struct {
 	// withdrawn, from whichever goroutine withdraws it. What to do when unlinking
 	// fails is its own business. nil: nothing to unlink.
 	Remove func() error
+	// OnWithdraw hears, once, that there will be no complete file: before one that was made is
+	// unlinked, or when none can be made. Called like Remove. nil: nobody listens.
+	OnWithdraw func()
 	// Eager: each Append is in the file before a reader hears of it. Otherwise the
 	// file starts when the stream first exceeds TailBytes, and may be up to
 	// TailBytes behind until Seal.

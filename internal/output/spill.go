@@ -172,9 +172,13 @@ func (l *Log) writable() *handle {
 // what they began; later reads that would need it are told of a gap. Idempotent.
 func (l *Log) Withdraw() {
 	l.mu.Lock()
-	h, made := l.file, l.spill == spillOpen || l.spill == spillAtRest
+	h, was := l.file, l.spill
 	l.file, l.spill = nil, spillGone
 	l.mu.Unlock()
+	made := was == spillOpen || was == spillAtRest
+	if was != spillGone && l.o.OnWithdraw != nil {
+		l.o.OnWithdraw()
+	}
 	if made {
 		l.remove()
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 
@@ -198,6 +199,61 @@ func TestWithdrawnWhileBeingMade(t *testing.T) {
 	l.Append([]byte("0123456789"))
 	if d.content(t) != nil || l.Stat().HasFile || d.removed.Load() != 1 || openFiles(t, d.path) != 0 {
 		t.Errorf("file left behind: %+v, removed %d times", l.Stat(), d.removed.Load())
+	}
+}
+
+// TestOnWithdraw: that there is no complete file is heard once, before the file goes, and also where none was ever made.
+func TestOnWithdraw(t *testing.T) {
+	for name, c := range map[string]struct {
+		fail   bool
+		writes []string
+		want   []string
+	}{
+		"kept":             {writes: []string{"0123"}},
+		"outgrown":         {writes: []string{"0123", "456789"}, want: []string{"withdrawn", "removed"}},
+		"outgrown at once": {writes: []string{"0123456789", "more"}, want: []string{"withdrawn"}},
+		"not made":         {fail: true, writes: []string{"0", "1"}, want: []string{"withdrawn"}},
+	} {
+		d := newDisk(t)
+		o := d.options(4, 8, true)
+		var heard []string
+		remove := o.Remove
+		o.Remove = func() error { heard = append(heard, "removed"); return remove() }
+		o.OnWithdraw = func() { heard = append(heard, "withdrawn") }
+		if c.fail {
+			o.Create = func() (*os.File, error) { return nil, os.ErrPermission }
+		}
+		l := New(o)
+		for _, w := range c.writes {
+			l.Append([]byte(w))
+		}
+		if err := l.Close(); err != nil || !slices.Equal(heard, c.want) {
+			t.Errorf("%s: heard %v, want %v; %v", name, heard, c.want, err)
+		}
+	}
+}
+
+// TestAtRest: what is left of a stream without a file reads like the end of any other.
+func TestAtRest(t *testing.T) {
+	for _, c := range []struct {
+		tail string
+		size int64
+	}{{"", 0}, {"", 7}, {"abc", 3}, {"abc", 10}, {"abcd", 9}} {
+		l := AtRest([]byte(c.tail), c.size)
+		start := c.size - int64(len(c.tail))
+		if st := l.Stat(); st.Bytes != c.size || st.RetainedFrom != start || !st.Sealed || st.HasFile {
+			t.Errorf("%q of %d: %+v", c.tail, c.size, st)
+		}
+		buf := make([]byte, 16)
+		if chunk, err := l.Read(0, buf); len(c.tail) > 0 && (err != nil || chunk.From != start || chunk.Skipped != start || string(buf[:chunk.N]) != c.tail) {
+			t.Errorf("%q of %d: %+v %q %v", c.tail, c.size, chunk, buf[:chunk.N], err)
+		}
+		if _, err := l.Read(c.size, buf); !errors.Is(err, io.EOF) {
+			t.Errorf("%q of %d: no end: %v", c.tail, c.size, err)
+		}
+		if _, _, err := l.Reader(); (err != nil) != (start > 0) {
+			t.Errorf("%q of %d: complete: %v", c.tail, c.size, err)
+		}
 	}
 }
 

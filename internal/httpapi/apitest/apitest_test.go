@@ -17,10 +17,14 @@ type spy struct {
 func (s *spy) Helper()                   {}
 func (s *spy) Errorf(f string, a ...any) { s.failures = append(s.failures, fmt.Sprintf(f, a...)) }
 
-func answer(status int, contentType string) *http.Response {
-	return &http.Response{StatusCode: status, Header: http.Header{
-		"Content-Type": {contentType}, "X-Request-Id": {"r1"}, "Cache-Control": {"no-store"}, "Vary": {"Accept, Origin"},
-	}}
+// answer has the headers that every answer of the API has, and more, as "Name: value".
+func answer(status int, contentType string, more ...string) *http.Response {
+	h := http.Header{"Content-Type": {contentType}, "X-Request-Id": {"r1"}, "Cache-Control": {"no-store"}, "Vary": {"Accept, Origin"}}
+	for _, field := range more {
+		name, value, _ := strings.Cut(field, ": ")
+		h.Add(name, value)
+	}
+	return &http.Response{StatusCode: status, Header: h}
 }
 
 func request(method, path string) *http.Request {
@@ -32,6 +36,12 @@ const (
 	listed   = `{"id":"bash-mfrggzdfmztwq2lknnwg23tpob","status":"completed","exitCode":0,"signal":null,"timedOut":false,"aborted":false,
 		"timeoutMs":1,"stdout":{"truncated":false,"bytes":0},"stderr":{"truncated":false,"bytes":0},
 		"sandbox":{"mode":"read-only","denied":false},"command":"id","startedAt":"2026-01-02T03:04:05.006Z","survivorsKilled":0}`
+	limit = `{"type":"urn:bashd:problem:LIMIT_REACHED","title":"t","status":429,"detail":"d","code":"LIMIT_REACHED","requestId":"r1"}`
+	task  = `{"id":"bash-mfrggzdfmztwq2lknnwg23tpob","status":"running","exitCode":null,"signal":null,"command":"id",
+		"stdout":{"bytes":0,"retainedFrom":0,"url":"/v1/tasks/x/streams/stdout"},"stderr":{"bytes":0,"retainedFrom":0,"url":"/v1/tasks/x/streams/stderr"},
+		"spec":{"command":"id","workdir":"/w","stdoutMaxBytes":1,"stderrMaxBytes":1,"sandboxMode":"read-only","workspaceRoot":"/w","mergeStderr":false,"outputEncoding":"text"},
+		"startedAt":"2026-01-02T03:04:05.006Z"}`
+	location = "Location: /v1/tasks/bash-mfrggzdfmztwq2lknnwg23tpob"
 )
 
 // TestValidate makes sure that the harness can fail.
@@ -57,6 +67,22 @@ func TestValidate(t *testing.T) {
 		{"problem", request("GET", "/v1/runs/x"), answer(404, "application/problem+json"), notFound, true},
 		{"problem with another status inside", request("GET", "/v1/runs/x"), answer(404, "application/problem+json"), strings.Replace(notFound, "404", "500", 1), false},
 		{"problem of another kind", request("GET", "/v1/runs/x"), answer(404, "application/problem+json"), strings.ReplaceAll(notFound, "NOT_FOUND", "GONE"), false},
+		{"number in a header", request("POST", "/v1/runs"), answer(429, "application/problem+json", "Retry-After: 1"), limit, true},
+		{"no number in a header", request("POST", "/v1/runs"), answer(429, "application/problem+json", "Retry-After: soon"), limit, false},
+		{"too small a number in a header", request("POST", "/v1/runs"), answer(429, "application/problem+json", "Retry-After: 0"), limit, false},
+		{"header missing", request("POST", "/v1/runs"), answer(429, "application/problem+json"), limit, false},
+		{"header twice", request("POST", "/v1/runs"), answer(429, "application/problem+json", "Retry-After: 1", "Retry-After: 1"), limit, false},
+		{"two values in one document", request("GET", "/healthz"), answer(200, "application/json"), `{"status":"ok"}{}`, false},
+		{"HEAD", request("HEAD", "/v1/runs"), answer(200, "application/json"), "", true},
+		{"HEAD with a body", request("HEAD", "/v1/runs"), answer(200, "application/json"), `{"runs":[]}`, false},
+		{"HEAD without headers", request("HEAD", "/v1/runs"), &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"application/json"}}}, "", false},
+		{"204", request("DELETE", "/v1/tasks/x"), answer(204, ""), "", true},
+		{"204 with a body", request("DELETE", "/v1/tasks/x"), answer(204, ""), "{}", false},
+		{"task", request("POST", "/v1/tasks"), answer(201, "application/json", location), task, true},
+		{"task without a location", request("POST", "/v1/tasks"), answer(201, "application/json"), task, false},
+		{"running task with facts of the end", request("GET", "/v1/tasks/x"), answer(200, "application/json"), strings.Replace(task, `"startedAt"`, `"survivorsKilled":0,"startedAt"`, 1), false},
+		{"settled task without facts of the end", request("GET", "/v1/tasks/x"), answer(200, "application/json"), strings.Replace(task, "running", "killed", 1), false},
+		{"listed task with spec", request("GET", "/v1/tasks"), answer(200, "application/json"), `{"tasks":[` + task + `]}`, false},
 		{"unknown path", request("GET", "/nowhere"), answer(404, "application/problem+json"), notFound, true},
 		{"unknown path, no problem", request("GET", "/nowhere"), answer(404, "text/plain"), "404 page not found", false},
 		{"unknown path, odd problem", request("GET", "/nowhere"), answer(404, "application/problem+json"), `{"code":"NOT_FOUND"}`, false},
