@@ -85,6 +85,9 @@ func (m *Manager) environment(spec *Spec, id, temp string) []string {
 		env[v.Name] = v.Value
 	}
 	env["DSH_TASK_ID"] = id
+	if spec.Session != "" {
+		env["DSH_SESSION_ID"] = spec.Session
+	}
 	// bash takes PWD over only if it names the directory that it is in.
 	env["PWD"] = spec.Workdir
 	entries := make([]string, 0, len(env))

@@ -18,6 +18,7 @@ const (
 	CodeInvalidArgument    Code = "INVALID_ARGUMENT"
 	CodeModeNotAllowed     Code = "MODE_NOT_ALLOWED"
 	CodeNotFound           Code = "NOT_FOUND"
+	CodeConflict           Code = "CONFLICT"
 	CodeGone               Code = "GONE"
 	CodeWorkdirUnusable    Code = "WORKDIR_UNUSABLE"
 	CodeLimitReached       Code = "LIMIT_REACHED"
@@ -34,7 +35,7 @@ type Error struct {
 	Message    string
 	Fields     []FieldError  // for CodeInvalidArgument
 	Kind       string        // for CodeStartFailed: shell-missing, not-executable, argument-too-long, no-memory, no-processes, bad-user, internal
-	RetryAfter time.Duration // for CodeLimitReached and CodeShuttingDown
+	RetryAfter time.Duration // for CodeLimitReached and CodeShuttingDown; of CodeConflict where waiting helps
 	Err        error
 }
 
@@ -61,6 +62,10 @@ func invalid(field, format string, args ...any) *Error {
 	return &Error{Code: CodeInvalidArgument, Message: field + ": " + msg, Fields: []FieldError{{field, msg}}}
 }
 
+func conflict(format string, args ...any) *Error {
+	return &Error{Code: CodeConflict, Message: fmt.Sprintf(format, args...)}
+}
+
 // errPlace says that a directory of ours, which a command needs, cannot be had: a full or
 // read-only disk. It tells the caller why, and not where.
 func errPlace(what string, err error) *Error {
@@ -72,6 +77,19 @@ func errPlace(what string, err error) *Error {
 }
 
 // errNotFound is the one answer to an unknown id and to someone else's.
-func errNotFound(id string) *Error {
-	return &Error{Code: CodeNotFound, Message: fmt.Sprintf("no run %q", id)}
+func errNotFound(k Kind, id string) *Error {
+	noun := "run"
+	if k == Background {
+		noun = "task"
+	}
+	return &Error{Code: CodeNotFound, Message: fmt.Sprintf("no %s %q", noun, id)}
+}
+
+// errStore says that something cannot be promised to last, because the store does not take it.
+// Nothing was started.
+func errStore(what string, err error) *Error {
+	return &Error{
+		Code: CodeStartFailed, Kind: sandbox.KindInternal, Err: err,
+		Message: what + " cannot be recorded, and nothing was started: the server's store does not take it; see /readyz",
+	}
 }

@@ -8,9 +8,9 @@ import (
 
 // stampSandbox puts what is known of the confinement into r: how far it was
 // enforced, and whether it is why the command failed.
-func (m *Manager) stampSandbox(j *job, r *Run) {
+func (m *Manager) stampSandbox(j *job, r *Run, runnerFailed bool) {
 	report := m.set.Sandbox.Report().Mode(j.spec.Mode)
-	r.Sandbox = SandboxFacts{Mode: j.spec.Mode, Enforcement: report.Enforcement, Gaps: report.Gaps}
+	r.Sandbox = SandboxFacts{Mode: j.spec.Mode, Enforcement: report.Enforcement, Gaps: report.Gaps, RunnerFailed: runnerFailed}
 	if r.Status == StatusFailed || r.ExitCode == nil {
 		return // a signal or a lost runner is never a denial
 	}
@@ -40,13 +40,13 @@ func (m *Manager) hint(j *job, path string) string {
 	return fmt.Sprintf("sandboxMode %q is allowed", wider)
 }
 
-// count tells the metrics about a settled run.
-func (m *Manager) count(r Run) {
+// measure tells the metrics about a settled command.
+func (m *Manager) measure(r Run) {
 	mode, met := string(r.Spec.Mode), m.set.Metrics
-	met.RunFinished(kindForeground, mode, metricOutcome(r), r.Duration)
+	met.RunFinished(string(r.Kind), mode, metricOutcome(r), r.Duration)
 	met.SurvivorsKilled(r.SurvivorsKilled)
 	if r.TimedOut() {
-		met.TimedOut(kindForeground)
+		met.TimedOut(string(r.Kind))
 	}
 	if r.Sandbox.Denied {
 		met.Denied(mode)

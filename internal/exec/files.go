@@ -6,12 +6,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
 // files lays out what runs leave on disk:
 //
-//	<state>/owners/<owner>/<id>/{stdout,stderr}   spill files, 0600
+//	<state>/owners/<owner>/<id>/{stdout,stderr}   output files, 0600
+//	<state>/owners/<owner>/<id>/stdout.dropped    a link that leads nowhere: the file was withdrawn, or could not be made
 //	<state>/owners/<owner>/tmp/<id>/              a running command's private TMPDIR
 //	<workspace>/<owner>/                          the owner's workspace
 //
@@ -28,10 +30,10 @@ const (
 	ownersDir   = "owners"
 	sharedOwner = "shared"
 	tempDir     = "tmp"
+	dropped     = ".dropped"
 )
 
-// openFiles opens the layout and removes what an earlier life left of it: its
-// runs are not remembered.
+// openFiles opens the layout.
 func openFiles(state, workspace string, oneForAll bool) (*files, error) {
 	path, err := filepath.EvalSymlinks(state)
 	if err != nil {
@@ -46,11 +48,14 @@ func openFiles(state, workspace string, oneForAll bool) (*files, error) {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	f := &files{root: root, path: path, base: base, oneForAll: oneForAll}
-	if err := f.removeTree(ownersDir); err != nil {
-		root.Close()
-		return nil, fmt.Errorf("removing old output: %w", err)
+	err = root.Mkdir(ownersDir, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		err = nil
+		if st, statErr := root.Lstat(ownersDir); statErr != nil || !st.IsDir() { // nothing is read or written through a link
+			err = fmt.Errorf("%s is not a directory; move it away", filepath.Join(path, ownersDir))
+		}
 	}
-	if err := root.Mkdir(ownersDir, 0o700); err != nil {
+	if err != nil {
 		root.Close()
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
@@ -151,7 +156,84 @@ func (f *files) removeSpill(o Owner, id string, s StreamName) error {
 	return f.root.Remove(streamPath(o, id, s))
 }
 
-// removeRun removes the spill files of one run.
+// noteDropped leaves a note that the file of a task's stream of that length is not complete any more, for
+// the case that the server dies before the task settles. It is the target of a link, since that
+// is there as a whole or not at all.
+func (f *files) noteDropped(o Owner, id string, s StreamName, size int64) error {
+	rel := streamPath(o, id, s)
+	if err := f.root.MkdirAll(filepath.Dir(rel), 0o700); err != nil {
+		return err
+	}
+	return f.root.Symlink(strconv.FormatInt(size, 10), rel+dropped)
+}
+
+// sizeOf tells how long the file of a lost task's stream is. Where it was dropped it is not complete, and
+// the size, never 0 then, is what the stream had at least. A stream without any byte has no file.
+func (f *files) sizeOf(o Owner, id string, s StreamName) (size int64, complete bool) {
+	rel := streamPath(o, id, s)
+	if note, err := f.root.Readlink(rel + dropped); err == nil {
+		size, _ = strconv.ParseInt(note, 10, 64)
+		return max(1, size), false
+	}
+	st, err := f.root.Lstat(rel)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return 0, true
+	case err != nil || !st.Mode().IsRegular():
+		return 1, false
+	}
+	return st.Size(), true
+}
+
+// clearTemp removes the temporary directories of commands that run no more.
+func (f *files) clearTemp() error {
+	owners, err := f.entries(ownersDir)
+	for _, o := range owners {
+		if err == nil {
+			err = f.removeTree(filepath.Join(ownersDir, o, tempDir))
+		}
+	}
+	return err
+}
+
+// eachRun calls visit for the directory of every command, until it returns false.
+func (f *files) eachRun(visit func(o Owner, id string) bool) error {
+	owners, err := f.entries(ownersDir)
+	if err != nil {
+		return err
+	}
+	for _, name := range owners {
+		ids, err := f.entries(filepath.Join(ownersDir, name))
+		if err != nil {
+			return err
+		}
+		o := Owner(name)
+		if name == sharedOwner {
+			o = ""
+		}
+		for _, id := range ids {
+			if id != tempDir && !visit(o, id) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// entries lists the names in one of our directories.
+func (f *files) entries(dir string) ([]string, error) {
+	if err := f.mend(dir); err != nil {
+		return nil, err
+	}
+	d, err := f.root.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Readdirnames(-1)
+}
+
+// removeRun removes the output files of one command.
 func (f *files) removeRun(o Owner, id string) error {
 	return f.removeTree(filepath.Join(ownersDir, ownerName(o), id))
 }

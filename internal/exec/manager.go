@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
+	"bashd/internal/output"
 	"bashd/internal/sandbox"
 )
 
@@ -19,26 +22,42 @@ type Manager struct {
 	files     *files
 	inherited map[string]string // the part of every command's environment that comes from the daemon
 	managed   []ManagedVar
+	archive   *archive
 
-	mu       sync.Mutex
-	running  map[string]*job
-	perOwner map[Owner]int
-	draining bool
-	recent   recent
-	seq      int64
+	mu         sync.Mutex
+	live       map[string]*job // what runs, and what has settled and is not recorded yet
+	active     int             // what runs
+	foreground map[Owner]int   // runs of an owner
+	tasks      map[slot]int    // tasks of an owner and session
+	draining   bool
+	seq        int64
+	listeners  map[int]func(Run) // by number, the order in which they came
+	nextNumber int
+	keys       map[Key]*keyLock // of requests that are beginning, without Body
+	struck     []string         // ids whose records have yet to be deleted
+	stored     OwnerUsage       // what all terminal records occupy, about; the janitor adds it up anew
 
-	jobs    sync.WaitGroup
-	janitor *time.Ticker
+	saving        sync.Mutex // held while what waits for its record is recorded, or forgotten
+	stdinPatience time.Duration
+
+	consumers [64]sync.Mutex // by id; see consuming
+	hashSeed  maphash.Seed
+
+	jobs    sync.WaitGroup // commands
+	work    sync.WaitGroup // the janitor
+	kick    chan struct{}  // wakes the janitor
 	closing sync.Once
-	closed  chan struct{} // closed when Shutdown ends
+	closed  chan struct{} // closed when nothing runs any more
 }
 
-// sweepEvery is how often runs that have grown too old are looked for. They are
-// not shown from that moment on; only their files wait for the sweep.
-const sweepEvery = time.Minute
+// slot is what the limit of background tasks counts by.
+type slot struct {
+	owner   Owner
+	session string
+}
 
-// NewManager prepares the state directory and returns a Manager that runs commands in
-// s.Sandbox. Spill files of an earlier life are removed.
+// NewManager prepares the state directory, settles what an earlier life left unsettled in s.Store, and
+// returns a Manager that runs commands in s.Sandbox.
 func NewManager(s Settings) (*Manager, error) {
 	if s.Logger == nil {
 		s.Logger = slog.New(slog.DiscardHandler)
@@ -50,76 +69,95 @@ func NewManager(s Settings) (*Manager, error) {
 	m := &Manager{
 		set: s, files: f,
 		inherited: inherited(s.Environ, s.EnvKeep), managed: managedVars(s),
-		running: map[string]*job{}, perOwner: map[Owner]int{},
+		archive: newArchive(s.Store, s.Metrics, s.Logger),
+		live:    map[string]*job{}, foreground: map[Owner]int{}, tasks: map[slot]int{}, keys: map[Key]*keyLock{}, listeners: map[int]func(Run){},
+		stdinPatience: stdinPatience, hashSeed: maphash.MakeSeed(), kick: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
-	m.recent = recent{keepFor: s.Retention, maxSpill: s.MaxStateBytes, forget: m.forget}
-	m.janitor, m.closed = time.NewTicker(sweepEvery), make(chan struct{})
-	go m.sweep()
+	if err := m.recoverState(); err != nil {
+		f.close()
+		return nil, fmt.Errorf("recovering what an earlier bashd left: %w", err)
+	}
+	m.work.Go(m.keepHouse)
 	return m, nil
 }
 
-// sweep forgets old runs even when nobody asks for any.
-func (m *Manager) sweep() {
-	for {
-		select {
-		case <-m.closed:
-			return
-		case now := <-m.janitor.C:
-			m.mu.Lock()
-			m.recent.expire(now)
-			m.mu.Unlock()
+// found is a command that its caller may see: in memory, or at rest in the store.
+type found struct {
+	job *job   // nil when it is at rest
+	rec Record // set when job is nil
+}
+
+// find is the fence: the one place where an id becomes a command.
+func (m *Manager) find(c Caller, k Kind, id string) (found, error) {
+	f, err := m.look(id)
+	if err != nil {
+		return found{}, err
+	}
+	run := f.snapshot(false)
+	if run.ID == "" || run.Kind != k || !visible(c, run.Owner) {
+		return found{}, errNotFound(k, id)
+	}
+	return f, nil
+}
+
+// look finds a command whoever asks. Not there: the zero value.
+func (m *Manager) look(id string) (found, error) {
+	m.mu.Lock()
+	j := m.live[id]
+	m.mu.Unlock()
+	if j != nil {
+		return found{job: j}, nil
+	}
+	// What is no longer live was recorded before it left.
+	rec, err := m.archive.get(id)
+	switch {
+	case errors.Is(err, ErrNoRecord):
+		return found{}, nil
+	case err != nil:
+		return found{}, &Error{Code: CodeInternal, Message: "the record cannot be read", Err: err}
+	case !rec.Run.Status.Terminal():
+		return found{}, nil // it never started, and its record waits for being deleted
+	}
+	m.advertise(&rec.Run)
+	return found{rec: rec}, nil
+}
+
+// advertise fills in where complete streams lie, which no record holds: a state directory can
+// be moved.
+func (m *Manager) advertise(r *Run) {
+	for _, n := range []StreamName{Stdout, Stderr} {
+		s := &r.Stdout
+		if n == Stderr {
+			s = &r.Stderr
+		}
+		if s.Truncated && s.HasFile {
+			s.SpillPath = m.files.spillPath(r.Owner, r.ID, n)
 		}
 	}
 }
 
-// Run runs one command in the foreground and returns the facts about it. That
-// ctx ends means that the caller went away: the command is aborted and the facts are returned all the
-// same. Errors are *Error: what [Manager.Resolve] returns, CodeLimitReached,
-// CodeShuttingDown, CodeSandboxUnavailable, CodeStartFailed; nothing ran then.
-func (m *Manager) Run(ctx context.Context, c Caller, r Request) (Run, error) {
-	spec, err := m.Resolve(c, r)
-	if err != nil {
-		return Run{}, err
-	}
-	j, err := m.admit(spec)
-	if err != nil {
-		return Run{}, err
-	}
-	if err := m.launch(j); err != nil {
-		m.release(j, func() {})
-		return Run{}, m.startError(spec.Mode, err)
-	}
-	stop := context.AfterFunc(ctx, func() { j.requestStop(CauseDisconnect) })
-	defer stop()
-	<-j.done
-	return j.snapshot(true), nil
-}
-
-// Get returns a running or recent run. Error: CodeNotFound.
-func (m *Manager) Get(c Caller, id string) (Run, error) {
-	j, err := m.find(c, id)
-	if err != nil {
-		return Run{}, err
-	}
-	return j.snapshot(true), nil
-}
-
-// find is the fence: the one place where an id becomes a job.
-func (m *Manager) find(c Caller, id string) (*job, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.recent.expire(time.Now())
-	j := m.running[id]
-	if j == nil {
-		j = m.recent.get(id)
-	}
-	if j == nil || !visible(c, j.spec.Owner) {
-		return nil, errNotFound(id)
-	}
-	return j, nil
-}
-
 func visible(c Caller, owner Owner) bool { return owner == "" || owner == c.Owner }
+
+// snapshot is the command as it is now. A task's collected output is not part of it: tasks are read.
+func (f found) snapshot(withTails bool) Run {
+	if f.job != nil {
+		return f.job.snapshot(withTails && f.job.kind() == Foreground)
+	}
+	r := f.rec.Run
+	if !withTails || r.Kind == Background {
+		r.Stdout.Tail, r.Stderr.Tail = nil, nil
+	}
+	return r
+}
+
+// Get returns a command, running or remembered; of a run with the collected output. Error: CodeNotFound.
+func (m *Manager) Get(c Caller, k Kind, id string) (Run, error) {
+	f, err := m.find(c, k, id)
+	if err != nil {
+		return Run{}, err
+	}
+	return f.snapshot(true), nil
+}
 
 // KillOutcome says what a kill came to.
 type KillOutcome string
@@ -130,114 +168,141 @@ const (
 	AlreadyFinished KillOutcome = "already-finished"
 )
 
-// Kill asks a run to end: SIGTERM to everything of it, SIGKILL after the grace. It does not
-// wait. reason goes to the debug log. Error: CodeNotFound.
-func (m *Manager) Kill(ctx context.Context, c Caller, id, reason string) (KillOutcome, Run, error) {
-	j, err := m.find(c, id)
+// Kill asks a command to end: SIGTERM to everything of it, SIGKILL after the grace. It does not
+// wait for that; when it returns, the command is stopping, or has ended by itself. reason goes to the debug log. Error: CodeNotFound.
+func (m *Manager) Kill(ctx context.Context, c Caller, k Kind, id, reason string) (KillOutcome, Run, error) {
+	f, err := m.find(c, k, id)
 	if err != nil {
 		return "", Run{}, err
 	}
-	outcome := AlreadyFinished
-	if !j.snapshot(false).Status.Terminal() {
-		outcome = KillRequested
-		j.requestStop(CauseKill)
+	if f.job != nil && !f.job.settled() {
+		f.job.requestStop(CauseKill)
 		m.set.Logger.DebugContext(ctx, "kill requested", "id", id, "reason", reason)
+		select {
+		case <-f.job.stopping:
+		case <-f.job.done: // it was faster
+		case <-ctx.Done():
+		}
+		return KillRequested, f.snapshot(true), nil
 	}
-	return outcome, j.snapshot(true), nil
+	m.markTold(f)
+	return AlreadyFinished, f.snapshot(true), nil
 }
 
-// OpenStream opens the complete bytes of one stream: of a settled run that spilled it, of a
-// running one so far. Errors: CodeNotFound, CodeGone where no complete file exists.
-func (m *Manager) OpenStream(c Caller, id string, name StreamName) (io.ReadSeekCloser, int64, time.Time, error) {
-	j, err := m.find(c, id)
+// OpenStream opens the complete bytes of one stream: of a task always, so far while it runs; of a run
+// that spilled it. Errors: CodeNotFound, CodeGone where it is not complete any more.
+func (m *Manager) OpenStream(c Caller, k Kind, id string, name StreamName) (io.ReadSeekCloser, int64, time.Time, error) {
+	f, err := m.find(c, k, id)
 	if err != nil {
 		return nil, 0, time.Time{}, err
 	}
-	if r, size, running := j.reader(name); running {
-		if r == nil {
-			return nil, 0, time.Time{}, errGone(id, name)
-		}
-		return r, size, time.Now(), nil
+	run := f.snapshot(false)
+	if run.Status.Terminal() && k == Foreground && run.stream(name).SpillPath == "" {
+		return nil, 0, time.Time{}, errGone(k, id, name)
 	}
-	if j.snapshot(false).stream(name).SpillPath == "" {
-		return nil, 0, time.Time{}, errGone(id, name)
+	stdout, stderr, release := m.streams(f)
+	defer release()
+	log := stdout
+	if name == Stderr {
+		log = stderr
 	}
-	f, err := m.files.openSpill(j.spec.Owner, id, name)
+	r, size, err := log.Reader()
+	if err == nil && run.Status.Terminal() && size != run.stream(name).Bytes {
+		r.Close() // somebody cut the file, or the power failed
+		err = output.ErrIncomplete
+	}
 	if err != nil {
-		return nil, 0, time.Time{}, errGone(id, name)
+		return nil, 0, time.Time{}, errGone(k, id, name)
 	}
-	st, err := f.Stat()
-	if err != nil {
-		f.Close()
-		return nil, 0, time.Time{}, &Error{Code: CodeInternal, Message: "the stream cannot be read", Err: err}
+	modified := run.FinishedAt
+	if modified.IsZero() {
+		modified = time.Now()
 	}
-	return f, st.Size(), st.ModTime(), nil
+	return r, size, modified, nil
 }
 
-func errGone(id string, name StreamName) *Error {
+func errGone(k Kind, id string, name StreamName) *Error {
+	if k == Background {
+		return &Error{Code: CodeGone, Message: fmt.Sprintf("the %s of task %q is not complete any more: it outgrew its file, or the file was removed; GET …/output has what is left", name, id)}
+	}
 	return &Error{Code: CodeGone, Message: fmt.Sprintf("run %q has no complete file of its %s: it never outgrew memory, or the file was removed", id, name)}
 }
 
-// admit takes a place among the running commands, or refuses.
-func (m *Manager) admit(spec Spec) (*job, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.draining {
-		return nil, &Error{Code: CodeShuttingDown, Message: "the server is shutting down", RetryAfter: m.set.Drain + m.set.Grace}
-	}
-	half := max(1, m.set.MaxRunning/2)
-	switch {
-	case len(m.running) >= m.set.MaxRunning:
-		return nil, errLimit("%d commands are running here, as many as are allowed (BASHD_MAX_RUNNING); wait for one to finish, then retry", m.set.MaxRunning)
-	case m.perOwner[spec.Owner] >= half:
-		return nil, errLimit("%d foreground runs of this owner are running, as many as one owner may hold; wait for one to finish or kill one, then retry", half)
-	}
-	m.seq++
-	id := newID()
-	j := newJob(id, m.seq, spec, func(s StreamName) string { return m.files.spillPath(spec.Owner, id, s) })
-	m.running[j.id] = j
-	m.perOwner[spec.Owner]++
-	m.jobs.Add(1)
-	return j, nil
-}
-
-func errLimit(format string, args ...any) *Error {
-	return &Error{Code: CodeLimitReached, Message: fmt.Sprintf(format, args...), RetryAfter: time.Second}
-}
-
-// release takes the job's place back and keeps what is to be kept of it, in one step: nobody
-// who looks finds it in both places, or in neither.
-func (m *Manager) release(j *job, keep func()) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	keep()
-	delete(m.running, j.id)
-	if m.perOwner[j.spec.Owner]--; m.perOwner[j.spec.Owner] == 0 {
-		delete(m.perOwner, j.spec.Owner)
-	}
-	m.jobs.Done()
-}
-
-// startError turns an error of the sandbox into one of ours.
-func (m *Manager) startError(mode sandbox.Mode, err error) *Error {
-	if un, ok := errors.AsType[*sandbox.UnavailableError](err); ok {
-		m.set.Metrics.RunnerFailed(string(mode))
-		return &Error{Code: CodeSandboxUnavailable, Message: fmt.Sprintf("sandbox mode %q cannot be enforced here, and the command was not run: %v", mode, un)}
-	}
-	if wd, ok := errors.AsType[*sandbox.WorkdirError](err); ok {
-		return &Error{Code: CodeWorkdirUnusable, Message: wd.Error()}
-	}
-	if st, ok := errors.AsType[*sandbox.StartError](err); ok {
-		if st.Kind == sandbox.KindArgumentTooLong {
-			// Each entry was short enough, so it is their sum; asking again would not help.
-			return invalid("env", "its entries are together longer than the kernel lets a program have")
+// streams returns both logs of a command, live or at rest.
+func (m *Manager) streams(f found) (stdout, stderr *output.Log, release func()) {
+	if f.job != nil {
+		if stdout, stderr, release, ok := f.job.logs(); ok {
+			return stdout, stderr, release
 		}
-		return &Error{Code: CodeStartFailed, Kind: st.Kind, Message: st.Error()}
+		// It has settled and is only in memory; what it left lies where a recorded one's does.
+		f.rec.Run = f.job.snapshot(true)
 	}
-	if ours, ok := errors.AsType[*Error](err); ok {
-		return ours
+	stdout, stderr = m.atRest(f.rec.Run, Stdout), m.atRest(f.rec.Run, Stderr)
+	return stdout, stderr, func() {
+		stdout.Close()
+		stderr.Close()
 	}
-	return &Error{Code: CodeInternal, Message: "the command could not be started", Err: err}
+}
+
+// atRest opens a stream of a settled command: its file, or else what was kept of it.
+func (m *Manager) atRest(r Run, name StreamName) *output.Log {
+	s := r.stream(name)
+	if !s.HasFile {
+		return output.AtRest(s.Tail, s.Bytes)
+	}
+	f, err := m.files.openSpill(r.Owner, r.ID, name)
+	if err != nil {
+		return output.AtRest(s.Tail, s.Bytes)
+	}
+	// The bytes are read from the file; none need be in memory.
+	log, err := output.Open(f, output.Options{TailBytes: 1})
+	if err != nil {
+		f.Close()
+		return output.AtRest(s.Tail, s.Bytes)
+	}
+	return log
+}
+
+// OnSettled has f called once for each command that settles from now on, after its last output can be
+// read and its terminal status is told. Calls for different commands run concurrently; one that panics
+// is logged and harms nobody. f must not wait for the Manager to shut down. cancel may be called at any time; a
+// call that has begun is not waited for.
+func (m *Manager) OnSettled(f func(Run)) (cancel func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.nextNumber
+	m.nextNumber++
+	m.listeners[n] = f
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.listeners, n)
+	}
+}
+
+// announce tells the listeners, in the order in which they came.
+func (m *Manager) announce(r Run) {
+	m.mu.Lock()
+	numbers := make([]int, 0, len(m.listeners))
+	for n := range m.listeners {
+		numbers = append(numbers, n)
+	}
+	slices.Sort(numbers)
+	listeners := make([]func(Run), 0, len(numbers))
+	for _, n := range numbers {
+		listeners = append(listeners, m.listeners[n])
+	}
+	m.mu.Unlock()
+	for _, f := range listeners {
+		func() {
+			defer func() {
+				if v := recover(); v != nil {
+					m.set.Logger.Error("a listener for settled commands panicked", "id", r.ID, "panic", v)
+				}
+			}()
+			f(r)
+		}()
+	}
 }
 
 // Info tells what callers may know of the configuration.
@@ -253,8 +318,9 @@ func (m *Manager) Info() Info {
 		Limits: Limits{
 			Timeout: m.set.Timeout, MaxTimeout: m.set.MaxTimeout, Grace: m.set.Grace,
 			MaxCommandBytes: MaxCommandBytes, MaxOutputBytes: m.set.MaxOutputBytes, MaxSpillBytes: m.set.MaxSpillBytes,
-			MaxRunning: m.set.MaxRunning, MaxRunningPerOwner: max(1, m.set.MaxRunning/2),
-			Command: m.set.Sandbox.Limits(),
+			MaxRunning: m.set.MaxRunning, MaxRunningPerOwner: m.perOwner(), MaxTasksPerOwner: m.set.MaxTasksPerOwner,
+			Retention: m.set.Retention,
+			Command:   m.set.Sandbox.Limits(),
 		},
 	}
 }
@@ -275,6 +341,8 @@ type Limits struct {
 	MaxOutputBytes                 int
 	MaxSpillBytes                  int64
 	MaxRunning, MaxRunningPerOwner int
+	MaxTasksPerOwner               int // an owner and session
+	Retention                      time.Duration
 	Command                        sandbox.Limits
 }
 
@@ -289,46 +357,8 @@ func (m *Manager) Ready() []string {
 	if why := m.set.Sandbox.Report().Mode(m.set.DefaultMode).Unavailable; why != "" {
 		reasons = append(reasons, fmt.Sprintf("sandbox: the default mode %s cannot be enforced: %s", m.set.DefaultMode, why))
 	}
+	if why := m.archive.trouble(); why != "" {
+		reasons = append(reasons, "store: "+why)
+	}
 	return reasons
-}
-
-// Shutdown takes no more work, lets runs finish for the drain time, then stops what is left
-// with grace, and returns when nothing runs. When hurry ends, what waits is
-// skipped and everything is killed at once. It may be called again.
-func (m *Manager) Shutdown(hurry context.Context) {
-	m.mu.Lock()
-	m.draining = true
-	m.mu.Unlock()
-	idle := make(chan struct{})
-	go func() {
-		m.jobs.Wait()
-		close(idle)
-	}()
-	drain := time.NewTimer(m.set.Drain)
-	defer drain.Stop()
-	select {
-	case <-idle:
-	case <-drain.C:
-	case <-hurry.Done():
-	}
-	m.mu.Lock()
-	for _, j := range m.running {
-		j.requestStop(CauseShutdown)
-	}
-	m.mu.Unlock()
-	select {
-	case <-idle:
-	case <-hurry.Done():
-		m.mu.Lock()
-		for _, j := range m.running {
-			j.hurryUp()
-		}
-		m.mu.Unlock()
-		<-idle
-	}
-	m.closing.Do(func() {
-		m.janitor.Stop()
-		close(m.closed)
-		m.files.close()
-	})
 }

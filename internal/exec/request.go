@@ -13,6 +13,7 @@ const (
 	MaxEnvEntry     = 131071  // longest NAME=value: one string of an execve holds 128 KiB with its NUL (MAX_ARG_STRLEN)
 	MaxDescription  = 4096    // longest description
 	MaxWorkdirBytes = 4096    // longest workdir (PATH_MAX)
+	MaxReadBytes    = 1 << 20 // most that one read of a task's output returns, raw, both streams together
 )
 
 // Encoding says how the bytes of a stream are put into a result.
@@ -48,6 +49,10 @@ type Request struct {
 	StdoutMaxBytes int               // 0: the configuration's; at most MaxStdoutBytes
 	MergeStderr    bool              // both streams through one pipe, as stdout
 	Encoding       Encoding          // empty: text
+	Session        string            // of the caller; empty: none
+	YieldAfter     time.Duration     // of a run: becomes a task when it still runs then; 0: never
+	StdinOpen      bool              // of a task: stdin stays open for WriteStdin
+	Key            *Key              // nil: none; its Owner and Route are filled in by the Manager
 }
 
 // Spec is a Request with nothing left implicit. It is what runs, and it is
@@ -56,8 +61,9 @@ type Spec struct {
 	Command        string
 	Description    string
 	Workdir        string // absolute
-	Timeout        time.Duration
-	Stdin          []byte // nil in the Spec of a settled run, which keeps no input
+	Session        string
+	Timeout        time.Duration // 0: none, of tasks only
+	Stdin          []byte        // nil in the Spec of a settled run, which keeps no input
 	HasStdin       bool
 	StdinBytes     int
 	Env            map[string]string // the request's entries; of a settled run, without values
@@ -67,6 +73,7 @@ type Spec struct {
 	StdoutMaxBytes int
 	StderrMaxBytes int
 	MergeStderr    bool
+	StdinOpen      bool
 	Encoding       Encoding
 }
 

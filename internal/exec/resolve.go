@@ -9,10 +9,16 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"bashd/internal/sandbox"
+)
+
+var (
+	sessionID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+	keyName   = regexp.MustCompile(`^[!-~]{1,255}$`)
 )
 
 // envName is what a name in a request's env must match.
@@ -21,19 +27,16 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // Resolve makes the Spec of a Request: defaults filled, caps applied, paths absolute,
 // the workdir looked at. Errors: CodeInvalidArgument (with every field that is wrong),
 // CodeModeNotAllowed, CodeWorkdirUnusable, CodeStartFailed (the workspace cannot be made), CodeInternal.
-func (m *Manager) Resolve(c Caller, r Request) (Spec, error) {
-	if fields := Check(r); len(fields) > 0 {
+func (m *Manager) Resolve(c Caller, k Kind, r Request) (Spec, error) {
+	if fields := append(Check(r), checkKind(k, r)...); len(fields) > 0 {
 		return Spec{}, &Error{Code: CodeInvalidArgument, Message: fields[0].Field + ": " + fields[0].Message, Fields: fields}
 	}
 	s := Spec{
-		Command: r.Command, Description: r.Description,
-		Timeout: m.set.Timeout, Stdin: r.Stdin, HasStdin: r.HasStdin, StdinBytes: len(r.Stdin), Env: r.Env,
+		Command: r.Command, Description: r.Description, Session: r.Session, StdinOpen: r.StdinOpen,
+		Timeout: m.timeout(k, r.Timeout), Stdin: r.Stdin, HasStdin: r.HasStdin, StdinBytes: len(r.Stdin), Env: r.Env,
 		Mode: r.SandboxMode, Owner: c.Owner,
 		StdoutMaxBytes: r.StdoutMaxBytes, StderrMaxBytes: m.set.MaxOutputBytes,
 		MergeStderr: r.MergeStderr, Encoding: r.Encoding,
-	}
-	if r.Timeout != nil {
-		s.Timeout = min(*r.Timeout, m.set.MaxTimeout)
 	}
 	if s.StdoutMaxBytes == 0 {
 		s.StdoutMaxBytes = m.set.MaxOutputBytes
@@ -52,6 +55,31 @@ func (m *Manager) Resolve(c Caller, r Request) (Spec, error) {
 	}
 	s.Workdir, err = m.workdir(s, r.Workdir)
 	return s, err
+}
+
+// timeout is the effective timeout of a command that asked for one, or for none. A task has none by itself, and
+// its own is not capped.
+func (m *Manager) timeout(k Kind, asked *time.Duration) time.Duration {
+	switch {
+	case k == Background && asked == nil:
+		return 0
+	case k == Background:
+		return *asked
+	case asked == nil:
+		return m.set.Timeout
+	}
+	return min(*asked, m.set.MaxTimeout)
+}
+
+// checkKind refuses what only the other kind of command has.
+func checkKind(k Kind, r Request) (fields []FieldError) {
+	if k == Foreground && r.StdinOpen {
+		fields = append(fields, FieldError{"stdinOpen", "is for tasks only"})
+	}
+	if k == Background && r.YieldAfter != 0 {
+		fields = append(fields, FieldError{"yieldAfterMs", "is for runs only"})
+	}
+	return fields
 }
 
 // Check looks at the fields of r each by itself, as far as no file or
@@ -86,6 +114,15 @@ func Check(r Request) (fields []FieldError) {
 	}
 	if _, ok := sandbox.ParseMode(string(r.SandboxMode)); r.SandboxMode != "" && !ok {
 		bad("sandboxMode", "must be one of %s, %s, %s", sandbox.ReadOnly, sandbox.WorkspaceWrite, sandbox.FullAccess)
+	}
+	if r.Session != "" && !sessionID.MatchString(r.Session) {
+		bad("session", "must match %s", sessionID)
+	}
+	if r.YieldAfter < 0 {
+		bad("yieldAfterMs", "must be an integer of at least 1")
+	}
+	if r.Key != nil && !keyName.MatchString(r.Key.Name) {
+		bad("Idempotency-Key", "must be 1 to %d visible ASCII characters", MaxKeyBytes)
 	}
 	return append(fields, checkEnv(r.Env)...)
 }

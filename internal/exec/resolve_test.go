@@ -16,7 +16,7 @@ func ms(n int64) *time.Duration { return new(time.Duration(n) * time.Millisecond
 
 func TestResolveFillsAndCaps(t *testing.T) {
 	f := newFixture(t, func(s *exec.Settings) { s.DefaultMode, s.MaxMode = sandbox.ReadOnly, sandbox.WorkspaceWrite })
-	got, err := f.Resolve(alice, exec.Request{Command: "true"})
+	got, err := f.Resolve(alice, exec.Foreground, exec.Request{Command: "true"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestResolveFillsAndCaps(t *testing.T) {
 	if st, err := os.Stat(got.WorkspaceRoot); err != nil || st.Mode().Perm() != 0o700 {
 		t.Errorf("the workspace: %v %v", st, err)
 	}
-	long, err := f.Resolve(alice, exec.Request{Command: "true", Timeout: ms(1 << 40), SandboxMode: sandbox.WorkspaceWrite, StdoutMaxBytes: 5})
+	long, err := f.Resolve(alice, exec.Foreground, exec.Request{Command: "true", Timeout: ms(1 << 40), SandboxMode: sandbox.WorkspaceWrite, StdoutMaxBytes: 5})
 	if err != nil || long.Timeout != 10*time.Minute || long.Mode != sandbox.WorkspaceWrite || long.StdoutMaxBytes != 5 || long.StderrMaxBytes != 64000 {
 		t.Errorf("got %+v %v", long, err)
 	}
@@ -68,7 +68,7 @@ func TestResolveRefuses(t *testing.T) {
 		"hidden: others":   {exec.Request{Command: "true", Workdir: f.ws}, exec.CodeWorkdirUnusable, "hidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := f.Resolve(alice, c.r)
+			_, err := f.Resolve(alice, exec.Foreground, c.r)
 			e, ok := errors.AsType[*exec.Error](err)
 			if !ok || e.Code != c.code {
 				t.Fatalf("got %v, want %s", err, c.code)
@@ -88,7 +88,7 @@ func TestResolveRefuses(t *testing.T) {
 func TestResolveNeverTellsAnEnvValue(t *testing.T) {
 	f := newFixture(t)
 	for _, env := range []map[string]string{{"1A": "canary"}, {"A": "canary\x00"}, {"A": strings.Repeat("canary", 30000)}} {
-		if _, err := f.Resolve(alice, exec.Request{Command: "true", Env: env}); err == nil || strings.Contains(err.Error(), "canary") {
+		if _, err := f.Resolve(alice, exec.Foreground, exec.Request{Command: "true", Env: env}); err == nil || strings.Contains(err.Error(), "canary") {
 			t.Errorf("got %.300v", err)
 		}
 	}

@@ -19,13 +19,28 @@ const (
 	CauseShutdown   Cause = "shutdown"
 )
 
-// Run is a snapshot of one foreground run: a running one, or the facts about a
-// settled one. A snapshot never changes.
+// Kind tells a run, which somebody waits for, from a task, which nobody has to.
+type Kind string
+
+// The kinds of a command.
+const (
+	Foreground Kind = "foreground"
+	Background Kind = "background"
+)
+
+// Run is a snapshot of one command: a foreground run or a background task, a running one, or the
+// facts about a settled one. A snapshot never changes.
 type Run struct {
 	ID     string
 	Owner  Owner
+	Kind   Kind
 	Spec   Spec
 	Status Status
+	// Yielded: it began as a foreground run and became a task at that point; nil: it did not.
+	Yielded *YieldPoint
+	// Unrecorded: it has settled, and the store could not record that yet. A crash now would
+	// lose these facts.
+	Unrecorded bool
 
 	ExitCode *int           // nil: still running, or died of a signal
 	Signal   syscall.Signal // 0: none
@@ -52,10 +67,12 @@ func (r Run) Aborted() bool { return r.Cause == CauseDisconnect || r.Cause == Ca
 
 // Stream is what is known of one output stream.
 type Stream struct {
-	Tail      []byte // the last bytes, at most the stream's bound
-	Truncated bool   // Tail is not the whole stream
-	Bytes     int64  // length of the whole stream
-	SpillPath string // absolute path of the complete stream; only when Truncated and complete
+	Tail         []byte // the last bytes, at most the stream's bound; of a task only where no file is complete
+	Truncated    bool   // the stream is longer than its bound in memory
+	Bytes        int64  // length of the whole stream
+	RetainedFrom int64  // the first offset that can still be read
+	HasFile      bool   // a file holds the stream, complete
+	SpillPath    string // absolute path of that file; only when Truncated
 }
 
 // SandboxFacts are the facts about the confinement of one run.
@@ -66,6 +83,8 @@ type SandboxFacts struct {
 	Denied      bool
 	Denial      *Denial // set when Denied
 	Hint        string  // what the caller may do about a denial; may be empty
+	// RunnerFailed: a task's runner failed after its admission, and the command did not run.
+	RunnerFailed bool
 }
 
 // Denial is what a denial rests on.

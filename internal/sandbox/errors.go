@@ -84,9 +84,17 @@ func startFailure(mode Mode, workdir string, e *runner.StartError) error {
 		return &StartError{cloneKind(e.Errno), e}
 	}
 	if mode.Confined() {
-		return &UnavailableError{e.Stage.String(), e.Errno.Error()}
+		return &UnavailableError{e.Stage.String(), restrictReason(e)}
 	}
 	return &StartError{KindInternal, e}
+}
+
+// restrictReason says in words why a command could not be confined.
+func restrictReason(e *runner.StartError) string {
+	if e.Errno == syscall.E2BIG && (e.Stage == runner.StageSweeper || e.Stage == runner.StageLandlock) {
+		return "the kernel allows no further Landlock layer: bashd itself runs below too many (16 at most, of which a command needs up to three)"
+	}
+	return e.Errno.Error()
 }
 
 func execKind(errno syscall.Errno) string {

@@ -62,9 +62,13 @@ func (r *runner) forRunning(do func()) bool {
 func (r *runner) killAll() {
 	hasten()
 	for {
-		r.forRunning(func() { r.signalAll(syscall.SIGKILL) })
-		if r.sweeper > 0 {
-			time.Sleep(20 * time.Millisecond) // one order reaches everything; the next is for a sweeper that was lost
+		pause := true // one order to X reaches everything; the next is for a sweeper that was lost, or for a job that is just starting
+		r.forRunning(func() {
+			r.signalAll(syscall.SIGKILL)
+			pause = r.sweeper > 0
+		})
+		if pause {
+			time.Sleep(20 * time.Millisecond)
 		}
 	}
 }

@@ -1,0 +1,169 @@
+package exec
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bashd/internal/output"
+)
+
+// pumps move a command's bytes: its streams into their logs, the given stdin into
+// it.
+type pumps struct {
+	readers []*pump
+	stdin   *os.File
+	readWG  sync.WaitGroup
+	writeWG sync.WaitGroup
+	cut     bool // after drain: a stream did not end
+}
+
+// pump reads one stream. While bash runs it has no deadline.
+type pump struct {
+	file *os.File
+	log  *output.Log
+	mu   sync.Mutex
+	last time.Time // guarded by mu; zero while bash runs, else when reading must end
+	cut  bool      // after the reader has returned
+}
+
+func (m *Manager) startPumps(j *job) *pumps {
+	p := &pumps{stdin: j.proc.Stdin}
+	p.add(j.proc.Stdout, j.stdout, m.set.Metrics.OutputBytes, Stdout)
+	if j.proc.Stderr != nil {
+		p.add(j.proc.Stderr, j.stderr, m.set.Metrics.OutputBytes, Stderr)
+	}
+	if p.stdin != nil {
+		p.writeWG.Go(func() {
+			// A command that reads nothing of it, or not all, is no error.
+			_, _ = p.stdin.Write(j.spec.Stdin)
+			if j.stdin != nil {
+				j.stdin.done() // for WriteStdin
+				return
+			}
+			p.stdin.Close()
+		})
+	}
+	return p
+}
+
+func (p *pumps) add(f *os.File, log *output.Log, count func(string, int), name StreamName) {
+	r := &pump{file: f, log: log}
+	p.readers = append(p.readers, r)
+	p.readWG.Go(func() { r.read(func(n int) { count(string(name), n) }) })
+}
+
+// readBuffer is the size of one read: what a pipe holds.
+const readBuffer = 64 << 10
+
+var readBuffers = sync.Pool{New: func() any { return new([readBuffer]byte) }}
+
+// read appends to the log until the stream ends or its deadline passes with nothing
+// to read.
+func (r *pump) read(count func(int)) {
+	buf := readBuffers.Get().(*[readBuffer]byte)
+	defer readBuffers.Put(buf)
+	for {
+		n, err := r.file.Read(buf[:])
+		if n > 0 {
+			r.log.Append(buf[:n])
+			count(n)
+			r.extend()
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			if !r.lastLook(buf[:], count) {
+				return
+			}
+		default: // io.EOF
+			return
+		}
+	}
+}
+
+// lastLook is for a deadline that has passed: it also passes while this
+// goroutine waits for a processor, with bytes in the pipe that were written in time. true: read on.
+func (r *pump) lastLook(buf []byte, count func(int)) bool {
+	n, ended := r.takeReady(buf, count)
+	if n > 0 && !ended && r.extend() {
+		return true
+	}
+	if n > 0 && !ended {
+		// The bound has passed, and what a full pipe holds was taken. Whether that was
+		// all shows at a second look; a writer that goes on is cut off.
+		_, ended = r.takeReady(buf, count)
+	}
+	r.cut = !ended
+	return false
+}
+
+// takeReady appends what is there without waiting.
+func (r *pump) takeReady(buf []byte, count func(int)) (n int, ended bool) {
+	n, ended = readReady(r.file, buf)
+	if n > 0 {
+		r.log.Append(buf[:n])
+		count(n)
+	}
+	return n, ended
+}
+
+// extend grants another idle time, within the bound; false: the bound has passed.
+func (r *pump) extend() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last.IsZero() {
+		return true
+	}
+	now := time.Now()
+	if !now.Before(r.last) {
+		return false
+	}
+	next := now.Add(drainIdle)
+	if next.After(r.last) {
+		next = r.last
+	}
+	_ = r.file.SetReadDeadline(next)
+	return true
+}
+
+// readReady reads what is there without waiting, whatever the deadline.
+func readReady(f *os.File, buf []byte) (n int, ended bool) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return 0, true
+	}
+	var got error
+	if raw.Control(func(fd uintptr) { n, got = unix.Read(int(fd), buf) }) != nil {
+		return 0, true
+	}
+	return max(n, 0), n == 0 && got == nil
+}
+
+// drain waits for the streams to end, or for drainIdle without a byte, or for drainMax in all.
+func (p *pumps) drain() {
+	for _, r := range p.readers {
+		r.mu.Lock()
+		r.last = time.Now().Add(drainMax)
+		r.mu.Unlock()
+		r.extend()
+	}
+	p.readWG.Wait()
+	for _, r := range p.readers {
+		p.cut = p.cut || r.cut
+	}
+}
+
+// finish closes what is open. Nothing of the command is left to use it.
+func (p *pumps) finish() {
+	if p.stdin != nil {
+		p.stdin.Close() // ends a writer that still waits
+	}
+	p.writeWG.Wait()
+	for _, r := range p.readers {
+		r.file.Close()
+	}
+}

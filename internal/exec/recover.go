@@ -1,0 +1,60 @@
+package exec
+
+import (
+	"fmt"
+	"time"
+)
+
+// recoverState brings what an earlier life left into order, before anything is admitted: nothing of it runs any
+// more. Its tasks are settled as failed, with their output as far as it went; of a run that was in the middle nothing was
+// promised to last but that it took place.
+func (m *Manager) recoverState() error {
+	var err error
+	if m.seq, err = m.archive.store.LastSeq(); err != nil {
+		return err
+	}
+	unsettled, err := m.archive.store.Unsettled()
+	if err != nil {
+		return err
+	}
+	for _, rec := range unsettled {
+		if err := m.settleLost(rec); err != nil {
+			return err
+		}
+	}
+	if len(unsettled) > 0 {
+		m.set.Logger.Warn("the server stopped before some commands had finished; they are settled as failed", "commands", len(unsettled))
+	}
+	return m.files.clearTemp()
+}
+
+// settleLost settles a command that the death of the server took with it.
+func (m *Manager) settleLost(rec Record) error {
+	r := asAdmitted(rec.Run)
+	if r.Yielded = rec.Run.Yielded; r.Yielded != nil {
+		r.Spec.Timeout = 0 // was lifted then
+	}
+	r.Status, r.FinishedAt = StatusFailed, time.Now()
+	r.Duration = max(0, r.FinishedAt.Sub(r.StartedAt)) // the clock may have been set meanwhile
+	if r.Kind == Background {
+		r.Detail = "the server stopped before the task finished"
+		r.Stdout = m.leftOf(r, Stdout, r.Spec.StdoutMaxBytes)
+		r.Stderr = m.leftOf(r, Stderr, r.Spec.StderrMaxBytes)
+	} else {
+		r.Detail = "the server stopped before the run finished"
+		if err := m.files.removeRun(r.Owner, r.ID); err != nil { // not complete, so of no use
+			return fmt.Errorf("removing the output of %s: %w", r.ID, err)
+		}
+	}
+	return m.archive.settle(recordOf(rec.Seq, r))
+}
+
+// leftOf is a stream of a lost task, as its file has it.
+func (m *Manager) leftOf(r Run, name StreamName, limit int) Stream {
+	size, complete := m.files.sizeOf(r.Owner, r.ID, name)
+	s := Stream{Bytes: size, Truncated: size > int64(limit), HasFile: complete && size > 0}
+	if !complete {
+		s.RetainedFrom = size
+	}
+	return s
+}
