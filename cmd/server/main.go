@@ -28,11 +28,12 @@ func main() {
 
 const usage = `bashd runs shell commands that come over HTTP, confined by the kernel.
 
-usage: bashd [serve]      serve until SIGTERM or SIGINT
-       bashd healthcheck  ask a running server whether it is alive; exit 0 if so
-       bashd config       print the effective configuration, secrets redacted
-       bashd version      print the version
-       bashd help         print this
+usage: bashd [serve]               serve until SIGTERM or SIGINT; SIGHUP reads the tokens file again
+       bashd token NAME [ROLE…]    make an API token for the tokens file; bashd token --help says more
+       bashd healthcheck           ask a running server whether it is alive; exit 0 if so
+       bashd config                print the effective configuration, secrets redacted
+       bashd version               print the version
+       bashd help                  print this
 
 Everything is configured by environment variables:
 
@@ -44,6 +45,9 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	command := "serve"
 	if len(args) > 0 {
 		command = args[0]
+	}
+	if command == "token" {
+		return makeToken(args[1:], stdout, stderr)
 	}
 	if len(args) > 1 {
 		return fmt.Errorf("%s takes no arguments; see bashd help", command)

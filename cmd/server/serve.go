@@ -30,6 +30,11 @@ import (
 // of ctx, and takes it down in reverse.
 func serve(ctx context.Context, cfg config.Config, environ []string, signals <-chan os.Signal, stderr io.Writer) error {
 	log := newLogger(cfg, stderr)
+	tokens, err := loadTokens(cfg)
+	if err != nil {
+		return err
+	}
+	defer reloadOnHangup(tokens, log)()
 	// What this process makes is for its own eyes; commands get 022.
 	unix.Umask(0o077)
 	// Its memory and environment are not for other processes of the same user.
@@ -51,21 +56,22 @@ func serve(ctx context.Context, cfg config.Config, environ []string, signals <-c
 	defer sb.Close()
 	met := metrics.New(version())
 	announce(sb.Report(), met, log)
-	mgr, err := newManager(cfg, environ, sb, met, log)
+	sealer, err := output.NewSealer(st.key)
 	if err != nil {
 		return err
 	}
+	mgr, err := newManager(cfg, environ, exec.Settings{Sandbox: sb, Store: st.db, Sealer: sealer, Metrics: met, Logger: log})
+	if err != nil {
+		return err
+	}
+	defer mgr.Close()
 	checker, err := peer.New(sb.Trees, func(uid uint32) bool { return uid == uint32(os.Geteuid()) })
 	if err != nil {
 		return err
 	}
 	defer checker.Close()
-	sealer, err := output.NewSealer(st.key)
-	if err != nil {
-		return err
-	}
 	srv := httpapi.New(httpapi.Options{
-		Runner: mgr, Metrics: met, Logger: log, Sealer: sealer, Version: version(), OpenAPI: bashd.OpenAPI,
+		Runner: mgr, Tokens: tokens, Metrics: met, Logger: log, Sealer: sealer, Version: version(), OpenAPI: bashd.OpenAPI,
 		PeerCheck: func(c net.Conn) (bool, string) { v := checker.Check(c); return v.Command, v.Reason },
 		Ready:     mgr.Ready, AllowedHosts: cfg.AllowedHosts, AllowedOrigins: cfg.AllowedOrigins, MaxBodyBytes: cfg.MaxBodyBytes,
 	}).HTTPServer()
@@ -74,7 +80,11 @@ func serve(ctx context.Context, cfg config.Config, environ []string, signals <-c
 		mgr.Shutdown(ctx)
 		return err
 	}
-	log.Info("listening", "address", l.Addr().String(), "mode", "open", "version", version())
+	mode := "closed"
+	if tokens == nil {
+		mode = "open"
+	}
+	log.Info("listening", "address", l.Addr().String(), "mode", mode, "version", version())
 	return untilStopped(ctx, cfg, srv, l, mgr, signals, log)
 }
 
@@ -135,6 +145,10 @@ func newSandbox(ctx context.Context, cfg config.Config, log *slog.Logger) (*sand
 	}
 	if cfg.TokensFile != "" {
 		hidden = append(hidden, cfg.TokensFile)
+		// A secret that Kubernetes mounts is a link, and the next version will lie in a new directory beside it.
+		if target, err := os.Readlink(cfg.TokensFile); err == nil && strings.HasPrefix(target, "..data/") {
+			hidden = append(hidden, filepath.Dir(cfg.TokensFile))
+		}
 	}
 	return sandbox.New(ctx, sandbox.Config{
 		Shell: shell(), Scratch: filepath.Join(cfg.StateDir, scratchName), Hidden: hidden,
@@ -174,19 +188,19 @@ func announce(r sandbox.Report, met *metrics.Metrics, log *slog.Logger) {
 	}
 }
 
-func newManager(cfg config.Config, environ []string, sb *sandbox.Sandbox, met *metrics.Metrics, log *slog.Logger) (*exec.Manager, error) {
+// newManager completes s with the configuration.
+func newManager(cfg config.Config, environ []string, s exec.Settings) (*exec.Manager, error) {
 	var managed []exec.ManagedVar
 	for name, value := range cfg.ManagedEnv.Map() {
 		managed = append(managed, exec.ManagedVar{Name: name, Value: value})
 	}
 	slices.SortFunc(managed, func(a, b exec.ManagedVar) int { return strings.Compare(a.Name, b.Name) })
-	return exec.NewManager(exec.Settings{
-		StateDir: cfg.StateDir, Workspace: cfg.Workspace, WorkspaceShared: cfg.WorkspaceLayout == config.LayoutSingle,
-		DefaultMode: sandbox.Mode(cfg.SandboxMode), MaxMode: sandbox.Mode(cfg.SandboxMaxMode),
-		Timeout: cfg.Timeout, MaxTimeout: cfg.MaxTimeout, Grace: cfg.Grace, Drain: cfg.Drain,
-		MaxOutputBytes: cfg.MaxOutputBytes, MaxSpillBytes: cfg.MaxSpillBytes, MaxRunning: cfg.MaxRunning,
-		Retention: cfg.Retention, MaxStateBytes: cfg.MaxStateBytes,
-		Environ: environ, EnvKeep: cfg.EnvKeep, DSHHome: cfg.DSHHome, ManagedEnv: managed,
-		Sandbox: sb, Metrics: met, Logger: log,
-	})
+	s.StateDir, s.Workspace, s.WorkspaceShared = cfg.StateDir, cfg.Workspace, cfg.WorkspaceLayout == config.LayoutSingle
+	s.DefaultMode, s.MaxMode = sandbox.Mode(cfg.SandboxMode), sandbox.Mode(cfg.SandboxMaxMode)
+	s.Timeout, s.MaxTimeout, s.Grace, s.Drain = cfg.Timeout, cfg.MaxTimeout, cfg.Grace, cfg.Drain
+	s.MaxOutputBytes, s.MaxSpillBytes = cfg.MaxOutputBytes, cfg.MaxSpillBytes
+	s.MaxRunning, s.MaxTasksPerOwner = cfg.MaxRunning, cfg.MaxTasksPerOwner
+	s.Retention, s.MaxStateBytes = cfg.Retention, cfg.MaxStateBytes
+	s.Environ, s.EnvKeep, s.DSHHome, s.ManagedEnv = environ, cfg.EnvKeep, cfg.DSHHome, managed
+	return exec.NewManager(s)
 }

@@ -11,6 +11,7 @@ import (
 
 	"bashd/internal/config"
 	"bashd/internal/output"
+	"bashd/internal/store"
 )
 
 // state is the state directory, which this process alone uses as long as it
@@ -19,11 +20,13 @@ type state struct {
 	root *os.Root
 	lock *os.File
 	key  []byte // seals cursors
+	db   *store.DB
 }
 
 const (
 	lockName    = "lock"
 	keyName     = "cursor.key"
+	dbName      = "bashd.db"
 	scratchName = "probe"
 )
 
@@ -59,6 +62,9 @@ func (s *state) prepare(dir string) (err error) {
 	if s.key, err = output.LoadOrCreateKey(s.root, keyName); err != nil {
 		return err
 	}
+	if s.db, err = store.Open(filepath.Join(dir, dbName)); err != nil {
+		return err
+	}
 	if err := s.root.RemoveAll(scratchName); err != nil {
 		return err
 	}
@@ -79,7 +85,11 @@ func private(dir string) error {
 	return nil
 }
 
+// close closes the store before it gives the lock back.
 func (s *state) close() {
+	if s.db != nil {
+		s.db.Close()
+	}
 	if s.lock != nil {
 		s.lock.Close()
 	}
