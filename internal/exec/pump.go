@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,11 +24,13 @@ type pumps struct {
 
 // pump reads one stream. While bash runs it has no deadline.
 type pump struct {
-	file *os.File
-	log  *output.Log
-	mu   sync.Mutex
-	last time.Time // guarded by mu; zero while bash runs, else when reading must end
-	cut  bool      // after the reader has returned
+	file  *os.File
+	raw   syscall.RawConn // of file
+	log   *output.Log
+	count func(n int)
+	mu    sync.Mutex
+	last  time.Time // guarded by mu; zero while bash runs, else when reading must end
+	cut   bool      // after the reader has returned
 }
 
 func (m *Manager) startPumps(j *job) *pumps {
@@ -51,9 +54,13 @@ func (m *Manager) startPumps(j *job) *pumps {
 }
 
 func (p *pumps) add(f *os.File, log *output.Log, count func(string, int), name StreamName) {
-	r := &pump{file: f, log: log}
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return // only a closed file has none
+	}
+	r := &pump{file: f, raw: raw, log: log, count: func(n int) { count(string(name), n) }}
 	p.readers = append(p.readers, r)
-	p.readWG.Go(func() { r.read(func(n int) { count(string(name), n) }) })
+	p.readWG.Go(r.read)
 }
 
 // readBuffer is the size of one read: what a pipe holds.
@@ -63,52 +70,69 @@ var readBuffers = sync.Pool{New: func() any { return new([readBuffer]byte) }}
 
 // read appends to the log until the stream ends or its deadline passes with nothing
 // to read.
-func (r *pump) read(count func(int)) {
-	buf := readBuffers.Get().(*[readBuffer]byte)
-	defer readBuffers.Put(buf)
+func (r *pump) read() {
 	for {
-		n, err := r.file.Read(buf[:])
-		if n > 0 {
-			r.log.Append(buf[:n])
-			count(n)
-			r.extend()
-		}
+		var n int
+		var err error
+		waited := r.raw.Read(func(fd uintptr) (done bool) {
+			n, err = r.take(fd)
+			return !errors.Is(err, unix.EAGAIN)
+		})
 		switch {
-		case err == nil:
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			if !r.lastLook(buf[:], count) {
+		case errors.Is(waited, os.ErrDeadlineExceeded):
+			if !r.lastLook() {
 				return
 			}
-		default: // io.EOF
+		case waited != nil || n == 0:
 			return
+		default:
+			r.extend()
 		}
 	}
 }
 
+// take appends what is there, without waiting; nothing and no error is the end. It holds a buffer no longer than
+// that: most streams are silent most of the time.
+func (r *pump) take(fd uintptr) (n int, err error) {
+	buf := readBuffers.Get().(*[readBuffer]byte)
+	defer readBuffers.Put(buf)
+	for {
+		n, err = unix.Read(int(fd), buf[:])
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if n <= 0 {
+		return 0, err
+	}
+	r.log.Append(buf[:n])
+	r.count(n)
+	return n, nil
+}
+
 // lastLook is for a deadline that has passed: it also passes while this
 // goroutine waits for a processor, with bytes in the pipe that were written in time. true: read on.
-func (r *pump) lastLook(buf []byte, count func(int)) bool {
-	n, ended := r.takeReady(buf, count)
+func (r *pump) lastLook() bool {
+	n, ended := r.takeReady()
 	if n > 0 && !ended && r.extend() {
 		return true
 	}
 	if n > 0 && !ended {
 		// The bound has passed, and what a full pipe holds was taken. Whether that was
 		// all shows at a second look; a writer that goes on is cut off.
-		_, ended = r.takeReady(buf, count)
+		_, ended = r.takeReady()
 	}
 	r.cut = !ended
 	return false
 }
 
-// takeReady appends what is there without waiting.
-func (r *pump) takeReady(buf []byte, count func(int)) (n int, ended bool) {
-	n, ended = readReady(r.file, buf)
-	if n > 0 {
-		r.log.Append(buf[:n])
-		count(n)
+// takeReady is take whatever the deadline.
+func (r *pump) takeReady() (n int, ended bool) {
+	var err error
+	if r.raw.Control(func(fd uintptr) { n, err = r.take(fd) }) != nil {
+		return 0, true
 	}
-	return n, ended
+	return n, n == 0 && err == nil
 }
 
 // extend grants another idle time, within the bound; false: the bound has passed.
@@ -128,19 +152,6 @@ func (r *pump) extend() bool {
 	}
 	_ = r.file.SetReadDeadline(next)
 	return true
-}
-
-// readReady reads what is there without waiting, whatever the deadline.
-func readReady(f *os.File, buf []byte) (n int, ended bool) {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return 0, true
-	}
-	var got error
-	if raw.Control(func(fd uintptr) { n, got = unix.Read(int(fd), buf) }) != nil {
-		return 0, true
-	}
-	return max(n, 0), n == 0 && got == nil
 }
 
 // drain waits for the streams to end, or for drainIdle without a byte, or for drainMax in all.
