@@ -14,9 +14,12 @@ import (
 // The benchmarks compare within one run, since machines are shared and noisy: each
 // round does the thing bare and through the API. See docs/benchmarks.md.
 
-func p50(d []time.Duration) time.Duration {
+func p50(d []time.Duration) time.Duration { return quantile(d, 50) }
+
+// quantile is the smallest duration that so many percent do not exceed. It sorts d.
+func quantile(d []time.Duration, percent int) time.Duration {
 	slices.Sort(d)
-	return d[len(d)/2]
+	return d[min(len(d)*percent/100, len(d)-1)]
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
@@ -45,7 +48,7 @@ func benchTrue(b *testing.B, d *daemon, mode string) {
 		bare = append(bare, time.Since(began))
 		time.Sleep(5 * time.Millisecond) // as a client that comes now and then: runners are made in the meantime
 		began = time.Now()
-		if status, raw := d.plain(b, body); status != 200 {
+		if status, raw := d.plain(b, "/v1/runs", body); status != 200 {
 			b.Fatalf("%d %s", status, raw)
 		}
 		api = append(api, time.Since(began))
@@ -53,6 +56,87 @@ func benchTrue(b *testing.B, d *daemon, mode string) {
 	b.ReportMetric(ms(p50(bare)), "bare-p50-ms")
 	b.ReportMetric(ms(p50(api)), "api-p50-ms")
 	b.ReportMetric(float64(p50(api))/float64(p50(bare)), "ratio")
+}
+
+// BenchmarkTrueBesideTasks: POST /v1/runs of `true` to a daemon that has nothing else to do, and to one
+// with 300 tasks that sleep, in turns.
+func BenchmarkTrueBesideTasks(b *testing.B) {
+	alone := start(b, "BASHD_LOG_LEVEL=info")
+	busy := start(b, "BASHD_LOG_LEVEL=info", "BASHD_MAX_TASKS_PER_OWNER=300", "BASHD_MAX_RUNNING=400")
+	busy.sleepers(b, 300)
+	body := mustJSON(b, in{"command": "true"})
+	var without, with []time.Duration
+	for b.Loop() {
+		for _, m := range []struct {
+			d    *daemon
+			took *[]time.Duration
+		}{{alone, &without}, {busy, &with}} {
+			time.Sleep(5 * time.Millisecond)
+			began := time.Now()
+			if status, raw := m.d.plain(b, "/v1/runs", body); status != 200 {
+				b.Fatalf("%d %s", status, raw)
+			}
+			*m.took = append(*m.took, time.Since(began))
+		}
+	}
+	b.ReportMetric(ms(p50(without)), "alone-p50-ms")
+	b.ReportMetric(ms(p50(with)), "with-300-p50-ms")
+	b.ReportMetric(float64(p50(with))/float64(p50(without)), "p50-ratio")
+	b.ReportMetric(float64(quantile(with, 90))/float64(quantile(without, 90)), "p90-ratio")
+}
+
+// BenchmarkStartTask: POST /v1/tasks of `true`, answered when it has started, and POST /v1/runs of it, answered when
+// it has ended, in turns.
+func BenchmarkStartTask(b *testing.B) {
+	d := start(b, "BASHD_LOG_LEVEL=info")
+	body := mustJSON(b, in{"command": "true"})
+	var runs, tasks []time.Duration
+	for b.Loop() {
+		time.Sleep(5 * time.Millisecond)
+		began := time.Now()
+		if status, raw := d.plain(b, "/v1/runs", body); status != 200 {
+			b.Fatalf("%d %s", status, raw)
+		}
+		runs = append(runs, time.Since(began))
+		time.Sleep(5 * time.Millisecond)
+		began = time.Now()
+		status, raw := d.plain(b, "/v1/tasks", body)
+		if status != 201 {
+			b.Fatalf("%d %s", status, raw)
+		}
+		tasks = append(tasks, time.Since(began))
+		d.waitTask(b, idIn(raw))
+	}
+	b.ReportMetric(ms(p50(runs)), "run-p50-ms")
+	b.ReportMetric(ms(p50(tasks)), "task-p50-ms")
+	b.ReportMetric(ms(p50(tasks))-ms(p50(runs)), "task-more-ms")
+}
+
+// BenchmarkListTasks: a page of 50 of 10,000 settled tasks.
+func BenchmarkListTasks(b *testing.B) {
+	d := startFilled(b, 10_000)
+	var took []time.Duration
+	for b.Loop() {
+		took = append(took, d.timePage(b))
+	}
+	b.ReportMetric(ms(p50(took)), "p50-ms")
+	b.ReportMetric(ms(quantile(took, 90)), "p90-ms")
+}
+
+// BenchmarkMemoryOfTasks: what memory the daemon, and each runner with its sweeper, has to itself with 300 tasks that
+// sleep.
+func BenchmarkMemoryOfTasks(b *testing.B) {
+	d := start(b, "BASHD_LOG_LEVEL=info", "BASHD_MAX_TASKS_PER_OWNER=300", "BASHD_MAX_RUNNING=400")
+	idle := d.ownMemory(b, d.pid)
+	d.sleepers(b, 300)
+	var runners []int64
+	for b.Loop() {
+		runners = d.runnersMemory(b)
+	}
+	b.ReportMetric(float64(idle)/1e6, "daemon-idle-MB")
+	b.ReportMetric(float64(d.ownMemory(b, d.pid))/1e6, "daemon-MB")
+	b.ReportMetric(float64(runners[len(runners)/2])/1e6, "runner-p50-MB")
+	b.ReportMetric(float64(runners[len(runners)-1])/1e6, "runner-max-MB")
 }
 
 const line120 = "yes 0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567 | head -c 200000000"
@@ -117,10 +201,10 @@ func (d *daemon) sampleRSS(tb testing.TB, stop <-chan struct{}) (peak int64) {
 	}
 }
 
-// plain posts a run without looking at the answer, which would be measured too.
-func (d *daemon) plain(tb testing.TB, body string) (status int, raw []byte) {
+// plain posts to a path without looking at the answer, which would be measured too.
+func (d *daemon) plain(tb testing.TB, path, body string) (status int, raw []byte) {
 	tb.Helper()
-	resp, err := http.Post(d.url+"/v1/runs", "application/json", strings.NewReader(body))
+	resp, err := http.Post(d.url+path, "application/json", strings.NewReader(body))
 	if err != nil {
 		tb.Fatal(err)
 	}

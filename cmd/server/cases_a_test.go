@@ -75,6 +75,7 @@ func TestCasesA(t *testing.T) {
 	d.needsSandbox(t)
 	d.inParallel(t, []namedCase{
 		{"A01", caseA01},
+		{"A01 task", caseA01Task},
 		{"A02", caseA02},
 		{"A03", caseA03},
 		{"A04", caseA04},
@@ -95,6 +96,19 @@ func caseA01(t *testing.T, d *daemon) {
 		t.Errorf("survivorsKilled %d; want 1", r.SurvivorsKilled)
 	}
 	d.noneAlive(t, "sleep 6001")
+}
+
+// caseA01Task: nothing outlives a task either, whoever holds its pipes.
+func caseA01Task(t *testing.T, d *daemon) {
+	began := time.Now()
+	k := d.task(t, in{"command": "sleep 60011 & setsid sleep 60011 >/dev/null & (setsid sh -c 'sleep 60011; true' &); echo done"})
+	end := d.waitTask(t, k.ID)
+	d.noneAlive(t, "sleep 60011")
+	end.exited(t, 0)
+	if took := time.Since(began); took > prompt || end.SurvivorsKilled < 3 {
+		t.Errorf("it took %v, survivorsKilled %d; want at least 3", took, end.SurvivorsKilled)
+	}
+	d.printedInAll(t, k.ID, "done\n", "")
 }
 
 func caseA02(t *testing.T, d *daemon) {

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// TestCasesB is about how runs end: by timeout, by kill, by a signal of their
+// TestCasesB is about how runs and tasks end: by timeout, by kill, by a signal of their
 // own, or because the caller went away. Each way is told apart from the others.
 func TestCasesB(t *testing.T) {
 	d := start(t)
@@ -27,7 +27,9 @@ func TestCasesB(t *testing.T) {
 		{"B01", caseB01},
 		{"B02", caseB02},
 		{"B04", caseB04},
+		{"B04 task", caseB04Task},
 		{"B05", caseB05},
+		{"B05 task", caseB05Task},
 		{"B06", caseB06},
 		{"B07", caseB07},
 		{"B08", caseB08},
@@ -37,10 +39,14 @@ func TestCasesB(t *testing.T) {
 		{"B09/race", caseB09Race},
 		{"B10", caseB10},
 		{"B11", caseB11},
+		{"B11 task", caseB11Task},
 		{"B12", caseB12},
 		{"B14", caseB14},
+		{"B14 task", caseB14Task},
 		{"B15", caseB15},
+		{"B15 task", caseB15Task},
 		{"B16", caseB16},
+		{"B16 task", caseB16Task},
 	})
 }
 
@@ -114,6 +120,22 @@ func caseB04(t *testing.T, d *daemon) {
 	}
 }
 
+func caseB04Task(t *testing.T, d *daemon) {
+	k := d.task(t, in{"command": "trap 'echo cleaned; exit 9' TERM; echo up; sleep 61041 & wait"})
+	d.printedSoFar(t, k.ID, "up\n")
+	outcome, at := d.killTask(t, k.ID)
+	if outcome != "cancellation-requested" || at.ID != k.ID || at.Status == "completed" {
+		t.Errorf("kill: outcome %q for %s", outcome, at.raw)
+	}
+	end := d.waitTask(t, k.ID)
+	d.noneAlive(t, "sleep 61041")
+	end.wasKilled(t)
+	if end.code() != 9 || end.Signal != nil {
+		t.Errorf("exitCode %d, signal %q; want the trap's own 9", end.code(), end.signal())
+	}
+	d.printedInAll(t, k.ID, "up\ncleaned\n", "")
+}
+
 func caseB05(t *testing.T, d *daemon) {
 	p := d.begin(t, in{"command": "trap '' TERM; echo up; while :; do sleep 1; done # B05"})
 	p.printedUp(t)
@@ -130,6 +152,27 @@ func caseB05(t *testing.T, d *daemon) {
 	if took < grace || took > grace+3*time.Second {
 		t.Errorf("killed after %v; want the grace of %v, and hardly more", took, grace)
 	}
+}
+
+func caseB05Task(t *testing.T, d *daemon) {
+	k := d.task(t, in{"command": "trap '' TERM; echo up; while :; do sleep 1; done # B05 task"})
+	d.printedSoFar(t, k.ID, "up\n")
+	began := time.Now()
+	d.killTask(t, k.ID)
+	d.await(t, "the task is stopping", func() bool { return d.getTask(t, k.ID).Status == "stopping" })
+	if outcome, at := d.killTask(t, k.ID); outcome != "cancellation-requested" || at.Status != "stopping" {
+		t.Errorf("a second kill: outcome %q, status %s", outcome, at.Status)
+	}
+	d.ask(t, "DELETE", "/v1/tasks/"+k.ID, nil, http.StatusConflict, nil)
+	end := d.waitTask(t, k.ID)
+	took := time.Since(began)
+	d.noneAlive(t, "# B05 task")
+	end.wasKilled(t)
+	end.died(t, "SIGKILL")
+	if took < grace || took > grace+3*time.Second {
+		t.Errorf("killed after %v; want the grace of %v, and hardly more", took, grace)
+	}
+	d.printedInAll(t, k.ID, "up\n", "")
 }
 
 func caseB06(t *testing.T, d *daemon) {
@@ -254,6 +297,27 @@ func caseB11(t *testing.T, d *daemon) {
 	}
 }
 
+// A task has the timeout that it asks for, however long; none by itself.
+func caseB11Task(t *testing.T, d *daemon) {
+	for value, want := range map[string]float64{"2147483648": 2147483648, "4294967297": 4294967297, "18446744073709551617": 0, "1e308": 0} {
+		k := d.task(t, in{"command": "sleep 0.5; echo ok", "timeoutMs": json.RawMessage(value)})
+		d.waitTask(t, k.ID).exited(t, 0)
+		got, _ := k.Spec["timeoutMs"].(float64)
+		if want != 0 && got != want || got < 1<<31 { // what no clock can count is cut to what it can
+			t.Errorf("timeoutMs %s: the spec says %v", value, k.Spec["timeoutMs"])
+		}
+	}
+	if k := d.task(t, in{"command": "true"}); k.Spec["timeoutMs"] != nil {
+		t.Errorf("without timeoutMs the spec says %v", k.Spec["timeoutMs"])
+	}
+	k := d.task(t, in{"command": "echo partial; echo err >&2; sleep 61110", "timeoutMs": 800})
+	end := d.waitTask(t, k.ID)
+	end.wasTimedOut(t)
+	end.died(t, "SIGTERM")
+	d.noneAlive(t, "sleep 61110")
+	d.printedInAll(t, k.ID, "partial\n", "err\n")
+}
+
 func caseB12(t *testing.T, d *daemon) {
 	const owner = "X-Owner-Token: case-B12"
 	for _, value := range []string{"0", "-1", "1.5", `"1000"`, "null", "NaN", "1e-9", "-1e308", "true", "[]"} {
@@ -306,6 +370,47 @@ func caseB14(t *testing.T, _ *daemon) {
 	// A kill that was noted while the command exited finds its exit code.
 	if n := ends["completed 3  "] + ends["killed 3  kill"] + ends["killed -1 SIGTERM kill"]; n != workers*each {
 		t.Errorf("ends %v; want completed with 3 or killed, %d in all", ends, workers*each)
+	}
+	d.sh(t, "echo alive").printed(t, "alive\n", "")
+}
+
+// Tasks can be killed as soon as they are there.
+func caseB14Task(t *testing.T, _ *daemon) {
+	const workers = 4
+	each := rounds(200) / workers
+	d := start(t)
+	var (
+		wg   sync.WaitGroup
+		mu   sync.Mutex
+		ends = map[string]int{}
+	)
+	for w := range workers {
+		wg.Go(func() {
+			owner := fmt.Sprintf("X-Owner-Token: worker-%d", w)
+			for i := range each {
+				k := d.task(t, in{"command": "exit 3"}, owner)
+				time.Sleep(time.Duration(i%10) * 2 * time.Millisecond) // the later ones find it over, or nearly
+				outcome, at := d.killTask(t, k.ID, owner)
+				if outcome == "already-finished" && !at.over() {
+					t.Errorf("kill: outcome %q for %s", outcome, at.raw)
+				}
+				end := d.waitTask(t, k.ID, owner)
+				if again := d.getTask(t, k.ID, owner); string(again.raw) != string(end.raw) || at.over() && string(at.raw) != string(end.raw) {
+					t.Errorf("the end is told in three ways:\n%s\n%s\n%s", at.raw, end.raw, again.raw)
+				}
+				mu.Lock()
+				ends[fmt.Sprintf("%s %d %s %s", end.Status, end.code(), end.signal(), end.Cause)]++
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("ends: %v", ends)
+	if n := ends["completed 3  "] + ends["killed 3  kill"] + ends["killed -1 SIGTERM kill"]; n != workers*each {
+		t.Errorf("ends %v; want completed with 3 or killed, %d in all", ends, workers*each)
+	}
+	if n := d.counted(t, "bashd_runs_total"); n != float64(workers*each) {
+		t.Errorf("bashd_runs_total is %v; want %d: each task ended once", n, workers*each)
 	}
 	d.sh(t, "echo alive").printed(t, "alive\n", "")
 }
@@ -410,6 +515,36 @@ func caseB15(t *testing.T, _ *daemon) {
 	}
 }
 
+func caseB15Task(t *testing.T, _ *daemon) {
+	d := start(t) // whose metrics count this task alone
+	k := d.task(t, in{"command": "echo r; exit 7"})
+	before := d.waitTask(t, k.ID)
+	before.exited(t, 7)
+	outcome, at := d.killTask(t, k.ID)
+	if outcome != "already-finished" || string(at.raw) != string(before.raw) {
+		t.Errorf("kill: outcome %q for\n%s; want already-finished for\n%s", outcome, at.raw, before.raw)
+	}
+	p := d.read(t, k.ID)
+	p.delivered(t, "r\n", "")
+	p.Task.exited(t, 7)
+	if after := d.getTask(t, k.ID); string(after.raw) != string(before.raw) {
+		t.Errorf("the kill or the read changed the record:\n%s\n%s", before.raw, after.raw)
+	}
+	d.printedInAll(t, k.ID, "r\n", "")
+	list := d.listTasks(t)
+	if len(list) != 1 || list[0].ID != k.ID {
+		t.Fatalf("list: %d tasks", len(list))
+	}
+	list[0].exited(t, 7)
+	if n := d.counted(t, "bashd_runs_total"); n != 1 {
+		t.Errorf("bashd_runs_total is %v; want 1: the task ended once", n)
+	}
+	d.deleteTask(t, k.ID)
+	if status, raw := d.request(t, "GET", "/v1/tasks/"+k.ID, ""); status != http.StatusNotFound || d.spilled(t) != 0 {
+		t.Errorf("after DELETE: %d %s, and %d bytes of output are left", status, raw, d.spilled(t))
+	}
+}
+
 // counted sums a metric over its labels.
 func (d *daemon) counted(tb testing.TB, name string) (sum float64) {
 	tb.Helper()
@@ -448,6 +583,28 @@ func caseB16(t *testing.T, d *daemon) {
 	at := log()
 	time.Sleep(2 * time.Second) // in which the loop would go round once more
 	if now := log(); now != at {
+		t.Errorf("the log grew from %q to %q after the end", at, now)
+	}
+}
+
+func caseB16Task(t *testing.T, d *daemon) {
+	k := d.task(t, in{
+		"command":     "for i in 1 2 3 4 5 6; do bash -c 'sleep 1; echo $0 >> b16-task.log' $i; done",
+		"sandboxMode": "workspace-write",
+	})
+	log := filepath.Join(d.shared(), "b16-task.log")
+	d.await(t, "the loop is on its way", func() bool { return content(log) == "1\n" })
+	if _, at := d.killTask(t, k.ID); at.over() { // then all of it has to be dead
+		d.noneAlive(t, "b16-task.log")
+	} else if at.Status != "stopping" {
+		t.Errorf("answered with status %s; want stopping until all of it is dead", at.Status)
+	}
+	end := d.waitTask(t, k.ID)
+	d.noneAlive(t, "b16-task.log")
+	end.wasKilled(t)
+	at := content(log)
+	time.Sleep(2 * time.Second) // in which the loop would go round once more
+	if now := content(log); now != at {
 		t.Errorf("the log grew from %q to %q after the end", at, now)
 	}
 }

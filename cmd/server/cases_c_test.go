@@ -27,18 +27,68 @@ func TestCasesC(t *testing.T) {
 	t.Run("C18", func(t *testing.T) { caseC18(t, d) }) // measures time: alone
 	t.Run("C05", caseC05)                              // measures memory: alone
 	d.inParallel(t, []namedCase{
+		{"C01", caseC01},
+		{"C01 at the end", caseC01AtTheEnd},
 		{"C03", caseC03},
 		{"C04", caseC04},
 		{"C06", caseC06},
 		{"C07", caseC07},
 		{"C08", caseC08},
 		{"C09", caseC09},
+		{"C09 task", caseC09Task},
+		{"C11", caseC11},
+		{"C12", caseC12},
+		{"C13", caseC13},
+		{"C15", caseC15},
 		{"C16", caseC16},
 		{"C17", caseC17},
 		{"C19", caseC19},
 		{"C20", caseC20},
+		{"C21", caseC21},
 		{"C22", caseC22},
+		{"C22 task", caseC22Task},
+		{"C23", caseC23},
 	})
+}
+
+// Half a character is not delivered before its other half, by either read.
+func caseC01(t *testing.T, d *daemon) {
+	k := d.task(t, in{"command": `printf 'caf\xc3'; read -r; printf '\xa9 end\n'`, "stdinOpen": true})
+	d.await(t, "half a character is there", func() bool { return d.getTask(t, k.ID).Stdout.Bytes == 4 })
+	first, consumed := d.output(t, k.ID, "", 0), d.read(t, k.ID)
+	for _, p := range []page{first, consumed} {
+		p.delivered(t, "caf", "")
+		if p.Stdout.To != 3 || p.More || p.EOF || p.Lossy {
+			t.Errorf("to %d, more %t, eof %t, lossy %t; want 3 bytes, and no more for now", p.Stdout.To, p.More, p.EOF, p.Lossy)
+		}
+	}
+	began := time.Now()
+	d.output(t, k.ID, first.NextCursor, 300).delivered(t, "", "")
+	if took := time.Since(began); took < 300*time.Millisecond {
+		t.Errorf("half a character ended the wait after %v", took)
+	}
+	d.read(t, k.ID).delivered(t, "", "")
+	d.goOn(t, k.ID)
+	d.output(t, k.ID, first.NextCursor, 20000).delivered(t, "é end\n", "")
+	d.waitTask(t, k.ID).exited(t, 0)
+	d.read(t, k.ID).delivered(t, "é end\n", "")
+	d.printedInAll(t, k.ID, "café end\n", "")
+}
+
+// What never becomes a character is delivered at the end.
+func caseC01AtTheEnd(t *testing.T, d *daemon) {
+	k := d.task(t, in{"command": `printf 'caf\xc3'`})
+	d.waitTask(t, k.ID).exited(t, 0)
+	p := d.read(t, k.ID)
+	p.delivered(t, "caf\uFFFD", "")
+	if text, size := d.follow(t, k.ID); text != p.Stdout.Text || size != 4 || p.Stdout.To != 4 || !p.EOF {
+		t.Errorf("read to %d, eof %t; followed: %q, %d bytes", p.Stdout.To, p.EOF, text, size)
+	}
+	p = d.output(t, k.ID, p.NextCursor, 20000)
+	p.delivered(t, "", "")
+	if !p.EOF {
+		t.Error("no eof behind the end")
+	}
 }
 
 // seq is what the command seq prints.
@@ -208,6 +258,110 @@ func caseC09(t *testing.T, d *daemon) {
 	}
 }
 
+func caseC09Task(t *testing.T, d *daemon) {
+	numbers := seq(1, 100000)
+	for range rounds(40) {
+		k := d.task(t, in{"command": "seq 1 100000"})
+		end := d.waitTask(t, k.ID)
+		end.exited(t, 0)
+		if raw := d.stream(t, k.ID, "stdout"); string(raw) != numbers || end.Stdout.Bytes != int64(len(numbers)) {
+			t.Errorf("%d bytes told, %d there; want all %d", end.Stdout.Bytes, len(raw), len(numbers))
+		}
+		if text, size := d.follow(t, k.ID); text != numbers || size != int64(len(numbers)) {
+			t.Errorf("followed %d bytes, %.20q…%q; want all %d", size, text, tail(text, 12), len(numbers))
+		}
+		p := d.read(t, k.ID) // which passes no flood on, and says so
+		p.delivered(t, numbers[len(numbers)-tailBytes:], "")
+		if !p.Lossy || !p.EOF || content(p.StdoutSpillPath) != numbers || p.StderrSpillPath != "" {
+			t.Errorf("lossy %t, eof %t, %d bytes in %q; want the loss told and the file named", p.Lossy, p.EOF, len(content(p.StdoutSpillPath)), p.StdoutSpillPath)
+		}
+	}
+}
+
+// Output is there while the command runs, for those who wait and for those who poll.
+func caseC11(t *testing.T, d *daemon) {
+	const late = 3 * 300 * time.Millisecond
+	printed := func(line string) time.Time {
+		at, err := strconv.ParseFloat(strings.TrimSpace(line), 64)
+		if err != nil {
+			t.Fatalf("%q is no time", line)
+		}
+		return time.UnixMicro(int64(at * 1e6))
+	}
+	for name, next := range map[string]func(id, cursor string) page{
+		"waiting": func(id, cursor string) page { return d.output(t, id, cursor, 20000) },
+		"polling": func(id, cursor string) page { return d.output(t, id, cursor, 0) },
+		"reading": func(id, _ string) page { return d.read(t, id) },
+	} {
+		k := d.task(t, in{"command": "for i in 1 2 3; do echo $EPOCHREALTIME; sleep 0.7; done"})
+		var lines int
+		for p := (page{}); !p.EOF; {
+			p = next(k.ID, p.NextCursor)
+			seen := time.Now()
+			for line := range strings.Lines(p.Stdout.Text) {
+				if lines++; seen.Sub(printed(line)) > late {
+					t.Errorf("%s: seen %v after it was printed", name, seen.Sub(printed(line)))
+				}
+			}
+			if name != "waiting" {
+				time.Sleep(20 * time.Millisecond)
+			}
+		}
+		if lines != 3 {
+			t.Errorf("%s: %d lines; want 3", name, lines)
+		}
+	}
+}
+
+func caseC12(t *testing.T, d *daemon) {
+	k := d.task(t, in{"command": "sleep 6012"})
+	for range 2 {
+		for _, p := range []page{d.read(t, k.ID), d.output(t, k.ID, "", 0)} {
+			p.delivered(t, "", "")
+			if p.Delta != "" || p.Lossy || p.More || p.EOF || p.Task.Status != "running" {
+				t.Errorf("delta %q, lossy %t, more %t, eof %t, status %s", p.Delta, p.Lossy, p.More, p.EOF, p.Task.Status)
+			}
+		}
+	}
+	d.killTask(t, k.ID)
+	d.waitTask(t, k.ID).died(t, "SIGTERM")
+}
+
+func caseC13(t *testing.T, d *daemon) {
+	k := d.task(t, in{"command": "echo a; echo b"})
+	d.waitTask(t, k.ID).exited(t, 0)
+	for _, want := range []string{"a\nb\n", "", ""} {
+		p := d.read(t, k.ID)
+		p.delivered(t, want, "")
+		p.Task.exited(t, 0)
+		if p.Delta != want || p.Lossy || p.More || !p.EOF {
+			t.Errorf("delta %q, lossy %t, more %t, eof %t", p.Delta, p.Lossy, p.More, p.EOF)
+		}
+	}
+	d.printedInAll(t, k.ID, "a\nb\n", "") // the other read has a place of its own
+}
+
+// A line that is never ended arrives as it grows.
+func caseC15(t *testing.T, d *daemon) {
+	k := d.task(t, in{"command": `for i in $(seq 1 10); do printf '\r%d%%' $((i*10)); sleep 0.2; done; echo`})
+	var want strings.Builder
+	for i := range 10 {
+		fmt.Fprintf(&want, "\r%d%%", (i+1)*10)
+	}
+	var text strings.Builder
+	live := 0
+	for _, p := range d.pages(t, k.ID) {
+		text.WriteString(p.Stdout.Text)
+		if !p.Task.over() && p.Stdout.Text != "" {
+			live++
+		}
+	}
+	if text.String() != want.String()+"\n" || live < 3 {
+		t.Errorf("%q in %d pieces while it ran", text.String(), live)
+	}
+	d.read(t, k.ID).delivered(t, want.String()+"\n", "")
+}
+
 func caseC16(t *testing.T, d *daemon) {
 	const escapes = "\x1b]0;pwn\a\x1b[2Jred\n"
 	for _, command := range []string{
@@ -266,6 +420,34 @@ func caseC20(t *testing.T, d *daemon) {
 	}
 }
 
+// What a read skips is told once, with the file that has it.
+func caseC21(t *testing.T, d *daemon) {
+	k := d.task(t, in{"command": "seq 1 3000000; read -r; echo tail; read -r", "stdinOpen": true})
+	whole := seq(1, 3000000)
+	d.await(t, "all numbers are there", func() bool { return d.getTask(t, k.ID).Stdout.Bytes == int64(len(whole)) })
+	p := d.read(t, k.ID)
+	p.delivered(t, whole[len(whole)-tailBytes:], "")
+	if !p.Lossy || content(p.StdoutSpillPath) != whole {
+		t.Errorf("lossy %t, %d bytes in %q; want the loss told, and all bytes in the file", p.Lossy, len(content(p.StdoutSpillPath)), p.StdoutSpillPath)
+	}
+	d.goOn(t, k.ID)
+	d.await(t, "the tail is there", func() bool { return d.getTask(t, k.ID).Stdout.Bytes == int64(len(whole)+len("tail\n")) })
+	p = d.read(t, k.ID)
+	p.delivered(t, "tail\n", "")
+	if p.Lossy {
+		t.Error("lossy again")
+	}
+	first := d.output(t, k.ID, "", 0) // nothing is gone for good
+	if first.Stdout.From != 0 || first.Lossy || !first.More || first.Stdout.Text != whole[:first.Stdout.To] || first.Stdout.To != 64<<10 {
+		t.Errorf("the first page: from %d to %d, lossy %t, more %t", first.Stdout.From, first.Stdout.To, first.Lossy, first.More)
+	}
+	d.goOn(t, k.ID)
+	d.waitTask(t, k.ID).exited(t, 0)
+	if raw := d.stream(t, k.ID, "stdout"); string(raw) != whole+"tail\n" {
+		t.Errorf("the stream has %d bytes", len(raw))
+	}
+}
+
 // A command that prints without end fills neither the disk nor the daemon's memory.
 func caseC22(t *testing.T, _ *daemon) {
 	const limit = 1 << 20
@@ -304,6 +486,78 @@ func caseC22(t *testing.T, _ *daemon) {
 	}
 	if grown := d.memory(t, "VmHWM") - before; grown >= 50<<20 {
 		t.Errorf("the daemon grew by %d MB", grown>>20)
+	}
+}
+
+// Nor does a task, whose bytes go to its file from the first.
+func caseC22Task(t *testing.T, _ *daemon) {
+	const limit = 1 << 20
+	d := start(t, fmt.Sprintf("BASHD_MAX_SPILL_BYTES=%d", limit))
+	before := d.memory(t, "VmRSS")
+	k := d.task(t, in{"command": "yes"})
+	most, slowest := int64(0), time.Duration(0)
+	for deadline := time.Now().Add(3 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		most = max(most, d.spilled(t))
+		began := time.Now()
+		d.read(t, k.ID)
+		slowest = max(slowest, time.Since(began))
+	}
+	d.killTask(t, k.ID)
+	end := d.waitTask(t, k.ID)
+	end.died(t, "SIGTERM")
+	if end.Stdout.Bytes <= limit || end.Stdout.SpillPath != "" {
+		t.Errorf("%d bytes, spillPath %q; want more than the file may hold, and no file named", end.Stdout.Bytes, end.Stdout.SpillPath)
+	}
+	// A note of a few bytes, that the file was dropped, may stay.
+	if left := d.spilled(t); most > limit+100 || left > 100 {
+		t.Errorf("the files had up to %d bytes and %d at the end; want at most %d, and none", most, left, limit)
+	}
+	if status, raw := d.request(t, "GET", "/v1/tasks/"+k.ID+"/streams/stdout", ""); status != http.StatusGone {
+		t.Errorf("the stream: %d %.200s; want 410", status, raw)
+	}
+	pages := d.pages(t, k.ID)
+	var text strings.Builder
+	for i, p := range pages {
+		if p.Lossy != (i == 0) {
+			t.Errorf("page %d of %d: lossy %t; want it told with the first", i, len(pages), p.Lossy)
+		}
+		text.WriteString(p.Stdout.Text)
+	}
+	if s := text.String(); len(s) == 0 || len(s) > limit || strings.ReplaceAll(strings.TrimPrefix(s, "\n"), "y\n", "") != strings.Repeat("y", len(s)%2) {
+		t.Errorf("what is left is %d bytes, %.20q…%q", len(s), s, tail(s, 12))
+	}
+	if slowest > prompt {
+		t.Errorf("the daemon took %v to answer meanwhile", slowest)
+	}
+	if grown := d.memory(t, "VmHWM") - before; grown >= 50<<20 {
+		t.Errorf("the daemon grew by %d MB", grown>>20)
+	}
+}
+
+// A task that prints what it has printed ends all the same: at its file's cap at the latest.
+func caseC23(t *testing.T, _ *daemon) {
+	const limit = 1 << 20
+	d := start(t, fmt.Sprintf("BASHD_MAX_SPILL_BYTES=%d", limit), "BASHD_SANDBOX_MAX_MODE=danger-full-access")
+	spill := d.sh(t, "seq 1 20000").Stdout.SpillPath
+	dir := filepath.Dir(filepath.Dir(spill))
+	if _, err := os.Stat(dir); spill == "" || err != nil {
+		t.Fatalf("%q: %v", spill, err)
+	}
+	for _, mode := range modes {
+		for _, command := range []string{
+			`for f in '` + dir + `'/*/*; do tail -c 2000 "$f"; done`,
+			`echo seed; sleep 0.2; while read -r line; do echo "$line$line"; done <'` + dir + `'/$DSH_TASK_ID/stdout`,
+			`echo seed; sleep 0.2; cat '` + dir + `'/$DSH_TASK_ID/stdout`,
+		} {
+			k := d.task(t, in{"command": command, "sandboxMode": mode})
+			end := d.waitTask(t, k.ID)
+			if end.Status != "completed" || end.Stdout.Bytes == 0 || end.Stdout.Bytes > 8*limit {
+				t.Errorf("%s: %s: %s", mode, command, end.raw)
+			}
+			if size := d.spilled(t); size > 12*limit { // nine tasks and the run
+				t.Errorf("%s: %s: the files have %d bytes", mode, command, size)
+			}
+		}
 	}
 }
 

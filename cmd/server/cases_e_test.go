@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestCasesE is about the command itself: it runs as it was written, or is
@@ -162,5 +163,16 @@ func caseE08(t *testing.T, d *daemon) {
 	r.tookLess(t, prompt)
 	if !strings.Contains(r.Stderr.Text, "nosuchcmd_zz") {
 		t.Errorf("stderr %q; want the name", r.Stderr.Text)
+	}
+
+	began := time.Now()
+	k := d.task(t, in{"command": "nosuchcmd_zz"})
+	end := d.waitTask(t, k.ID)
+	end.exited(t, 127)
+	if took := time.Since(began); took > prompt || end.Detail != "" {
+		t.Errorf("the end came after %v, with detail %q", took, end.Detail)
+	}
+	if p := d.read(t, k.ID); !strings.Contains(p.Stderr.Text, "nosuchcmd_zz") || !p.EOF || !strings.HasPrefix(p.Delta, "[stderr]\n") {
+		t.Errorf("delta %q, eof %t; want the name, and the end", p.Delta, p.EOF)
 	}
 }

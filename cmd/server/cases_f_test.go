@@ -19,6 +19,7 @@ func TestCasesF(t *testing.T) {
 		{"F02", caseF02},
 		{"F03", caseF03},
 		{"F04", caseF04},
+		{"F04 task", caseF04Task},
 		{"F04 as an ordinary user", caseF04Denied},
 		{"F05", caseF05},
 		{"F06", caseF06},
@@ -76,6 +77,26 @@ func caseF04(t *testing.T, d *daemon) {
 	d.sh(t, "echo ok").printed(t, "ok\n", "")
 }
 
+func caseF04Task(t *testing.T, d *daemon) {
+	dir := subdir(t, d, "f04-task")
+	k := d.task(t, in{"command": "echo up; read -r; ls; echo rc=$?", "workdir": dir, "stdinOpen": true})
+	d.printedSoFar(t, k.ID, "up\n")
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	d.goOn(t, k.ID)
+	end := d.waitTask(t, k.ID)
+	end.exited(t, 0)
+	d.printedInAll(t, k.ID, "up\nrc=0\n", "")
+	if end.Spec["workdir"] != dir {
+		t.Errorf("workdir %v; want %s", end.Spec["workdir"], dir)
+	}
+	p := d.refusedTask(t, in{"command": "pwd", "workdir": dir}, 422, "WORKDIR_UNUSABLE")
+	if !strings.Contains(p.Detail, dir) {
+		t.Errorf("detail %q; want the directory named", p.Detail)
+	}
+}
+
 // caseF04Denied needs a daemon that permissions hold for.
 func caseF04Denied(t *testing.T, d *daemon) {
 	if os.Geteuid() == 0 {
@@ -91,9 +112,11 @@ func caseF04Denied(t *testing.T, d *daemon) {
 	}
 	t.Cleanup(func() { _ = os.Chmod(locked, 0o700) })
 	for _, dir := range []string{locked, locked + "/below"} {
-		p := d.refused(t, in{"command": "pwd", "workdir": dir}, 422, "WORKDIR_UNUSABLE")
-		if !strings.Contains(p.Detail, dir) || !strings.Contains(p.Detail, "permission denied") {
-			t.Errorf("detail %q; want it named, and that permission was denied", p.Detail)
+		for _, refused := range []func(testing.TB, in, int, string, ...string) problem{d.refused, d.refusedTask} {
+			p := refused(t, in{"command": "pwd", "workdir": dir}, 422, "WORKDIR_UNUSABLE")
+			if !strings.Contains(p.Detail, dir) || !strings.Contains(p.Detail, "permission denied") {
+				t.Errorf("detail %q; want it named, and that permission was denied", p.Detail)
+			}
 		}
 	}
 	d.sh(t, "echo ok").printed(t, "ok\n", "")

@@ -139,31 +139,43 @@ func caseG08(t *testing.T, d *daemon) {
 	r.printed(t, "1\n", "")
 }
 
+// caseG09: runs and tasks of every mode have one and the same environment.
 func caseG09(t *testing.T, d *daemon) {
 	var first map[string]string
 	for range 3 {
 		for _, mode := range modes {
 			r := d.run(t, in{"command": "env -0", "sandboxMode": mode})
 			r.exited(t, 0)
-			got := map[string]string{}
-			for entry := range strings.SplitSeq(r.Stdout.Text, "\x00") {
-				name, value, _ := strings.Cut(entry, "=")
-				got[name] = value
-			}
-			if got["DSH_TASK_ID"] != r.ID || got["DSH_SHELL"] != "1" {
-				t.Errorf("DSH_TASK_ID=%s DSH_SHELL=%s of the run %s", got["DSH_TASK_ID"], got["DSH_SHELL"], r.ID)
-			}
-			for _, name := range []string{"PWD", "SHLVL", "_", "TMPDIR", "DSH_TASK_ID"} {
-				delete(got, name)
-			}
-			if first == nil {
-				first = got
-			}
-			if !maps.Equal(first, got) {
-				t.Errorf("%s: the environment is another:\n%v\n%v", mode, got, first)
+			k := d.task(t, in{"command": "env -0", "sandboxMode": mode})
+			d.waitTask(t, k.ID).exited(t, 0)
+			for id, printed := range map[string]string{r.ID: r.Stdout.Text, k.ID: d.read(t, k.ID).Stdout.Text} {
+				got := environmentOf(t, id, printed)
+				if first == nil {
+					first = got
+				}
+				if !maps.Equal(first, got) {
+					t.Errorf("%s: the environment is another:\n%v\n%v", mode, got, first)
+				}
 			}
 		}
 	}
+}
+
+// environmentOf is what env -0 printed, without that which is each command's own.
+func environmentOf(t *testing.T, id, printed string) map[string]string {
+	t.Helper()
+	got := map[string]string{}
+	for entry := range strings.SplitSeq(printed, "\x00") {
+		name, value, _ := strings.Cut(entry, "=")
+		got[name] = value
+	}
+	if got["DSH_TASK_ID"] != id || got["DSH_SHELL"] != "1" {
+		t.Errorf("DSH_TASK_ID=%s DSH_SHELL=%s of %s", got["DSH_TASK_ID"], got["DSH_SHELL"], id)
+	}
+	for _, name := range []string{"PWD", "SHLVL", "_", "TMPDIR", "DSH_TASK_ID"} {
+		delete(got, name)
+	}
+	return got
 }
 
 // caseG11 looks for secrets in all that the daemon keeps and says.
@@ -176,7 +188,14 @@ func caseG11(t *testing.T, _ *daemon) {
 			body["command"] = "exit 3"
 		}
 		d.run(t, body, headers[i%len(headers)]...)
+		body["stdinOpen"] = true
+		k := d.task(t, body, append(headers[i%len(headers)], fmt.Sprintf("Idempotency-Key: g11-%d", i))...)
+		if i%5 != 0 { // the others may be over by now
+			d.request(t, "POST", "/v1/tasks/"+k.ID+"/stdin", `{"data":"secret-stdin","close":true}`, headers[i%len(headers)]...)
+		}
+		d.waitTask(t, k.ID, headers[i%len(headers)]...)
 	}
+	d.task(t, in{"command": "sleep 6011", "stdin": "secret-stdin", "env": in{"V": "secret-value"}}, headers[1]...) // still there at the end
 	d.request(t, "POST", "/v1/runs", `{"command":"x","env":{"V":5,"W":"secret-value"},"stdin":["secret-stdin"]}`, "X-Owner-Token: secret-owner")
 	d.request(t, "GET", "/v1/runs", "", "X-Owner-Token: secret-owner\u00e9")
 	d.request(t, "GET", "/v1/runs/secret-owner", "", "Authorization: Basic secret-bearer")
@@ -209,8 +228,8 @@ func caseG11(t *testing.T, _ *daemon) {
 		}
 		return nil
 	})
-	if err != nil || files < 10 {
-		t.Errorf("%d files looked at (%v); want the spill files among them", files, err)
+	if err != nil || files < 30 {
+		t.Errorf("%d files looked at (%v); want the output and the records among them", files, err)
 	}
 }
 
@@ -221,21 +240,30 @@ func caseG13(t *testing.T, d *daemon) {
 		for _, command := range []string{short, padded(short, 200_000)} {
 			r := d.run(t, in{"command": command, "sandboxMode": mode, "stdin": "x"})
 			r.exited(t, 0)
-			var fds []string
-			for line := range strings.Lines(r.Stdout.Text) {
-				link, target, ok := strings.Cut(strings.TrimSpace(line), " -> ")
-				if !ok {
-					continue // the total
-				}
-				fds = append(fds, link[strings.LastIndexByte(link, ' ')+1:])
-				if !strings.HasPrefix(target, "pipe:") {
-					t.Errorf("%s: a descriptor is %s", mode, target)
-				}
-			}
-			if !slices.Equal(fds, []string{"0", "1", "2"}) {
-				t.Errorf("%s: descriptors %q; want 0 1 2\n%s", mode, fds, r.Stdout.Text)
-			}
+			hasThreePipes(t, mode, r.Stdout.Text)
+			k := d.task(t, in{"command": command, "sandboxMode": mode, "stdinOpen": true})
+			d.waitTask(t, k.ID).exited(t, 0)
+			hasThreePipes(t, mode, d.read(t, k.ID).Stdout.Text)
 		}
+	}
+}
+
+// hasThreePipes checks a listing of a command's descriptors.
+func hasThreePipes(t *testing.T, mode, listing string) {
+	t.Helper()
+	var fds []string
+	for line := range strings.Lines(listing) {
+		link, target, ok := strings.Cut(strings.TrimSpace(line), " -> ")
+		if !ok {
+			continue // the total
+		}
+		fds = append(fds, link[strings.LastIndexByte(link, ' ')+1:])
+		if !strings.HasPrefix(target, "pipe:") {
+			t.Errorf("%s: a descriptor is %s", mode, target)
+		}
+	}
+	if !slices.Equal(fds, []string{"0", "1", "2"}) {
+		t.Errorf("%s: descriptors %q; want 0 1 2\n%s", mode, fds, listing)
 	}
 }
 
@@ -243,6 +271,8 @@ func caseG13(t *testing.T, d *daemon) {
 func caseG13Restart(t *testing.T, _ *daemon) {
 	d := launch(t)
 	d.begin(t, in{"command": "sleep 6013 & sleep 6013"})
+	k := d.task(t, in{"command": "echo up; sleep 6013"})
+	d.printedSoFar(t, k.ID, "up\n")
 	d.crash(t)
 	l, err := net.Listen("tcp", d.addr)
 	if err != nil {
@@ -252,6 +282,9 @@ func caseG13Restart(t *testing.T, _ *daemon) {
 	d.awaitNoProcess(t, 3*time.Second)
 	again := d.restart(t, "BASHD_LISTEN="+d.addr)
 	again.sh(t, "echo ok").printed(t, "ok\n", "")
+	if at := again.getTask(t, k.ID); at.Status != "failed" {
+		t.Errorf("%s; want it failed", at.raw)
+	}
 }
 
 func procDir(pid int) string { return fmt.Sprintf("/proc/%d", pid) }

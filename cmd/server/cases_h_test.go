@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -21,7 +22,14 @@ func TestCasesH(t *testing.T) {
 	d := start(t)
 	d.needsSandbox(t)
 	d.inParallel(t, []namedCase{
-		{"H01", caseH01}, {"H03", caseH03}, {"H04", caseH04}, {"H05", caseH05}, {"H05 slow header", caseH05SlowHeader}, {"H07", caseH07},
+		{"H01", caseH01},
+		{"H02", caseH02},
+		{"H03", caseH03},
+		{"H04", caseH04},
+		{"H05", caseH05},
+		{"H05 slow header", caseH05SlowHeader},
+		{"H07", caseH07},
+		{"H08", caseH08},
 	})
 }
 
@@ -132,10 +140,52 @@ func (c *rawConn) answer(tb testing.TB) (*http.Response, []byte) {
 	return resp, body
 }
 
+// caseH02: somebody who waits for a task, and goes, has no effect on it or on others who wait.
+func caseH02(t *testing.T, d *daemon) {
+	k := d.task(t, in{"command": "read -r; echo end", "stdinOpen": true})
+	stays := make(chan answered, 1)
+	go func() { stays <- d.exchange(t, "GET", outputPath(k.ID, "", 60000), nil) }()
+	for name, leave := range map[string]func(*net.TCPConn){
+		"closed":      func(c *net.TCPConn) { c.Close() },
+		"half-closed": func(c *net.TCPConn) { _ = c.CloseWrite() },
+		"reset":       func(c *net.TCPConn) { _ = c.SetLinger(0); c.Close() },
+	} {
+		for _, path := range []string{"/v1/tasks/" + k.ID + "/wait?timeoutMs=60000", outputPath(k.ID, "", 60000)} {
+			c := d.dial(t)
+			c.send(t, "GET "+path, "")
+			time.Sleep(200 * time.Millisecond) // in which it begins to wait
+			leave(c.TCPConn)
+			if name != "half-closed" {
+				continue
+			}
+			began := time.Now()
+			if resp, body := c.answer(t); resp.StatusCode != 200 || !bytes.Contains(body, []byte(`"running"`)) || time.Since(began) > prompt {
+				t.Errorf("%s: answered %d %s after %v", path, resp.StatusCode, body, time.Since(began))
+			}
+		}
+	}
+	if at := d.getTask(t, k.ID); at.Status != "running" {
+		t.Errorf("%s; want it running still", at.raw)
+	}
+	d.goOn(t, k.ID)
+	d.waitTask(t, k.ID).exited(t, 0)
+	d.read(t, k.ID).delivered(t, "end\n", "")
+	var p page
+	if a := <-stays; json.Unmarshal(a.raw, &p) != nil || p.Delta != "end\n" {
+		t.Errorf("the one that waited got %s", a.raw)
+	}
+}
+
 func caseH03(t *testing.T, d *daemon) {
 	marker := filepath.Join(subdir(t, d, "h03"), "ran")
 	for _, field := range []string{"timeout_ms", "sandboxmode", "Command", "commandx", "cwd", "TimeoutMs"} {
 		p := d.refused(t, in{"command": "touch " + marker, "sandboxMode": "workspace-write", field: 100}, 400, "INVALID_ARGUMENT")
+		if len(p.Errors) != 1 || p.Errors[0].Field != field {
+			t.Errorf("%+v; want %s named", p, field)
+		}
+	}
+	for _, field := range []string{"timeout_ms", "sandboxmode", "run_in_background", "yieldAfterMs"} {
+		p := d.refusedTask(t, in{"command": "touch " + marker, "sandboxMode": "workspace-write", field: 100}, 400, "INVALID_ARGUMENT")
 		if len(p.Errors) != 1 || p.Errors[0].Field != field {
 			t.Errorf("%+v; want %s named", p, field)
 		}
@@ -285,5 +335,45 @@ func caseH07(t *testing.T, d *daemon) {
 	}
 	for _, header := range []string{"Origin: http://" + d.addr, "Host: localhost:" + port, "Host: 127.0.0.1", "Host: [::1]:" + port} {
 		d.run(t, in{"command": "true"}, header).exited(t, 0)
+	}
+}
+
+// caseH08: what cannot be started leaves nothing, not even an id.
+func caseH08(t *testing.T, _ *daemon) {
+	d := start(t)
+	marker := filepath.Join(subdir(t, d, "h08"), "ran")
+	for _, c := range []struct {
+		field  string
+		value  any
+		status int
+		code   string
+	}{
+		{"workdir", d.out + "/nope", 422, "WORKDIR_UNUSABLE"},
+		{"workdir", "/etc/hostname", 422, "WORKDIR_UNUSABLE"},
+		{"sandboxMode", "none", 400, "INVALID_ARGUMENT"},
+		{"sandboxMode", "danger-full-access", 403, "MODE_NOT_ALLOWED"},
+		{"command", " ", 400, "INVALID_ARGUMENT"},
+		{"timeoutMs", 0, 400, "INVALID_ARGUMENT"},
+		{"env", in{"1A": "x"}, 400, "INVALID_ARGUMENT"},
+	} {
+		body := in{"command": "touch " + marker, "sandboxMode": "workspace-write"}
+		body[c.field] = c.value
+		d.refusedTask(t, body, c.status, c.code)
+		d.refusedTask(t, body, c.status, c.code, "Idempotency-Key: h08-"+c.field) // no answer that a key would keep
+	}
+	if list := d.listTasks(t); len(list) != 0 || exists(marker) {
+		t.Errorf("%d tasks are left; something ran: %t", len(list), exists(marker))
+	}
+	if n := d.counted(t, "bashd_runs_total"); n != 0 {
+		t.Errorf("bashd_runs_total is %v; want 0", n)
+	}
+	// Nothing of it counts against the limit of 10.
+	var ids []string
+	for range 10 {
+		ids = append(ids, d.task(t, in{"command": "sleep 6108"}).ID)
+	}
+	d.refusedTask(t, in{"command": "true"}, 429, "LIMIT_REACHED")
+	for _, id := range ids {
+		d.killTask(t, id)
 	}
 }

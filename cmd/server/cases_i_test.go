@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,7 +16,15 @@ func TestCasesI(t *testing.T) {
 	t.Parallel()
 	d := start(t)
 	d.needsSandbox(t)
-	d.inParallel(t, []namedCase{{"I01", caseI01}, {"I01 files", caseI01Files}, {"I02", caseI02}, {"I03", caseI03}, {"I04", caseI04}})
+	d.inParallel(t, []namedCase{
+		{"I01", caseI01},
+		{"I01 tasks", caseI01Tasks},
+		{"I01 files", caseI01Files},
+		{"I02", caseI02},
+		{"I03", caseI03},
+		{"I03 tasks", caseI03Tasks},
+		{"I04", caseI04},
+	})
 }
 
 // caseI01 looks at a run of A's through B's and nobody's eyes, while it runs and after.
@@ -65,6 +74,71 @@ func (d *daemon) invisible(t *testing.T, id string) {
 	}
 }
 
+// caseI01Tasks looks at a task of A's through others' eyes, while it runs and after. They also try to
+// write to it, to end it, to take what A has not read, and to delete it.
+func caseI01Tasks(t *testing.T, d *daemon) {
+	const a = "X-Owner-Token: owner-a"
+	k := d.task(t, in{"command": "echo s1; read x; echo s2 $x", "stdinOpen": true}, a)
+	d.othersOf(t, k.ID, a, nil, []string{"X-Owner-Token: owner-b"}, []string{"Authorization: Bearer owner-b"}, []string{"X-Owner-Token: owner-A"})
+}
+
+// othersOf lets the others do what they can to the task of that id, which waits for a line; own is its owner's identity.
+func (d *daemon) othersOf(t *testing.T, id, own string, others ...[]string) {
+	t.Helper()
+	d.printedSoFar(t, id, "s1\n", own)
+	cursor := d.output(t, id, "", 0, own).NextCursor
+	for _, headers := range others {
+		d.noTask(t, id, cursor, headers)
+	}
+	d.writeStdin(t, id, in{"data": "of A's\n", "close": true}, own)
+	over := d.waitTask(t, id, own)
+	over.exited(t, 0)
+	for _, headers := range others {
+		d.noTask(t, id, cursor, headers)
+	}
+	d.read(t, id, own).delivered(t, "s1\ns2 of A's\n", "")
+	if again := d.getTask(t, id, own); string(again.raw) != string(over.raw) {
+		t.Errorf("A's task was %s and is now %s", over.raw, again.raw)
+	}
+	if raw := d.stream(t, id, "stdout", own); string(raw) != "s1\ns2 of A's\n" {
+		t.Errorf("A's own stream: %q", raw)
+	}
+	d.deleteTask(t, id, own)
+}
+
+// noTask checks that to that caller id is answered exactly as an id that never was, whatever
+// is asked, and is in no list.
+func (d *daemon) noTask(t *testing.T, id, cursor string, caller []string) {
+	t.Helper()
+	unknown := "bash-" + strings.Repeat("a", 26)
+	headers := append(slices.Clone(caller), "X-Request-Id: same")
+	for _, op := range [][3]string{
+		{"GET", ""},
+		{"GET", "/output"},
+		{"GET", "/output?waitMs=50&cursor=" + url.QueryEscape(cursor)},
+		{"POST", "/read"},
+		{"GET", "/wait?timeoutMs=50"},
+		{"POST", "/stdin", `{"data":"of B's\n","close":true}`},
+		{"POST", "/kill"},
+		{"POST", "/kill", `{"reason":"envy"}`},
+		{"GET", "/streams/stdout"},
+		{"GET", "/streams/stderr"},
+		{"DELETE", ""},
+	} {
+		status, raw := d.request(t, op[0], "/v1/tasks/"+id+op[1], op[2], headers...)
+		status2, raw2 := d.request(t, op[0], "/v1/tasks/"+unknown+op[1], op[2], headers...)
+		raw = bytes.ReplaceAll(raw, []byte(id), []byte(unknown))
+		if status != 404 || status2 != 404 || !bytes.Equal(raw, raw2) {
+			t.Errorf("%q: %v: %d %s; an unknown id: %d %s", caller, op, status, raw, status2, raw2)
+		}
+	}
+	for _, filter := range []string{"", "&status=running", "&status=completed"} {
+		if _, raw := d.request(t, "GET", "/v1/tasks?limit=200"+filter, "", headers...); bytes.Contains(raw, []byte(id)) {
+			t.Errorf("%q: it is in the list", caller)
+		}
+	}
+}
+
 // caseI01Files: neither can one owner's command read another's files.
 func caseI01Files(t *testing.T, d *daemon) {
 	const a, b = "X-Owner-Token: files-a", "X-Owner-Token: files-b"
@@ -98,6 +172,7 @@ func caseI02(t *testing.T, d *daemon) {
 		"Authorization: Bearer a b", "Authorization: Bearer " + strings.Repeat("a", 257), "Authorization: Bearer t\u00f6ken",
 		"X-Owner-Token: ", "X-Owner-Token: a b", "X-Owner-Token: " + strings.Repeat("a", 257), "X-Owner-Token: t\u00f6ken",
 	} {
+		d.refusedTask(t, body, 400, "INVALID_ARGUMENT", header)
 		p := d.refused(t, body, 400, "INVALID_ARGUMENT", header)
 		if name, _, _ := strings.Cut(header, ":"); len(p.Errors) != 1 || p.Errors[0].Field != name || strings.Contains(p.Detail, "aaa") {
 			t.Errorf("%.40s: %+v; want the header named, and no token", header, p)
@@ -125,23 +200,39 @@ func caseI02(t *testing.T, d *daemon) {
 	d.get(t, d.run(t, in{"command": "true"}).ID, longest) // nobody's is everybody's
 }
 
-// caseI03 sees that ids neither sort by time nor share anything.
 func caseI03(t *testing.T, d *daemon) {
-	n := times(200)
-	form := regexp.MustCompile(`^bash-[a-z2-7]{26}$`)
-	ids := make([]string, n)
+	ids := make([]string, times(200))
 	for i := range ids {
 		r, err := d.quick(in{"command": ":"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ids[i] = r.ID; !form.MatchString(ids[i]) {
-			t.Fatalf("id %q", ids[i])
-		}
+		ids[i] = r.ID
 	}
+	unguessable(t, ids)
+}
+
+func caseI03Tasks(t *testing.T, _ *daemon) {
+	n := times(200)
+	d := start(t, fmt.Sprintf("BASHD_MAX_TASKS_PER_OWNER=%d", n))
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = d.task(t, in{"command": ":"}).ID
+	}
+	unguessable(t, ids)
+}
+
+// unguessable sees that ids, in the order in which they were given, neither sort by time nor share anything.
+func unguessable(t *testing.T, ids []string) {
+	t.Helper()
+	n := len(ids)
+	form := regexp.MustCompile(`^bash-[a-z2-7]{26}$`)
 	rising := 0
-	for i := range n - 1 {
-		if ids[i] < ids[i+1] {
+	for i, id := range ids {
+		if !form.MatchString(id) {
+			t.Fatalf("id %q", id)
+		}
+		if i > 0 && ids[i-1] < id {
 			rising++
 		}
 	}

@@ -15,7 +15,9 @@ func TestCasesL(t *testing.T) {
 	t.Parallel()
 	d := start(t)
 	d.needsSandbox(t)
-	d.inParallel(t, []namedCase{{"L01", caseL01}, {"L01 from inside", caseL01Inside}, {"L04", caseL04}, {"L05", caseL05}})
+	d.inParallel(t, []namedCase{
+		{"L01", caseL01}, {"L01 owners", caseL01Owners}, {"L01 from inside", caseL01Inside}, {"L04", caseL04}, {"L05", caseL05},
+	})
 }
 
 // caseL01 plants links where the daemon will write.
@@ -24,16 +26,7 @@ func caseL01(t *testing.T, _ *daemon) {
 		if err := os.Mkdir(d.state, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{"owners", "probe"} {
-			victim := filepath.Join(d.out, name)
-			if err := os.Mkdir(victim, 0o755); err != nil {
-				t.Fatal(err)
-			}
-			write(t, victim+"/file", "untouched")
-			if err := os.Symlink(victim, filepath.Join(d.state, name)); err != nil {
-				t.Fatal(err)
-			}
-		}
+		plantLink(t, d, "probe")
 	}})
 	t.Cleanup(func() { d.stop(t) })
 	r := d.sh(t, "seq 1 400000; seq 1 400000 >&2")
@@ -59,8 +52,34 @@ func caseL01(t *testing.T, _ *daemon) {
 		}
 		return nil
 	})
-	if got := strings.Join(found, " "); got != "/owners/file=untouched /probe/file=untouched" {
-		t.Errorf("what the links pointed at is now %q", got)
+	if got := strings.Join(found, " "); got != "/probe/file=untouched" {
+		t.Errorf("what the link pointed at is now %q", got)
+	}
+}
+
+// plantLink puts a link to a directory outside into the state directory.
+func plantLink(t *testing.T, d *daemon, name string) {
+	t.Helper()
+	victim := filepath.Join(d.out, name)
+	if err := os.Mkdir(victim, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, victim+"/file", "untouched")
+	if err := os.Symlink(victim, filepath.Join(d.state, name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// caseL01Owners: where the output of former lives lies nothing is swept away, so a link there stops the start.
+func caseL01Owners(t *testing.T, _ *daemon) {
+	d := &daemon{state: t.TempDir(), out: t.TempDir()}
+	if err := os.Chmod(d.state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	plantLink(t, d, "owners")
+	failedLate(t, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + d.out, "BASHD_STATE_DIR=" + d.state, "BASHD_WORKSPACE=" + d.out + "/workspace"}, d.state+"/owners", "not a directory")
+	if entries, err := os.ReadDir(d.out + "/owners"); err != nil || len(entries) != 1 || content(d.out+"/owners/file") != "untouched" {
+		t.Errorf("what the link pointed at is now %v (%v)", entries, err)
 	}
 }
 
@@ -111,37 +130,51 @@ func sha256Hex(s string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// caseL05 runs far more output through the daemon than it may keep.
+// caseL05 puts far more output through the daemon than it may keep, by runs and by tasks.
 func caseL05(t *testing.T, _ *daemon) {
 	const bound, size = 1 << 20, 100_000
 	d := launch(t, "BASHD_MAX_STATE_BYTES=1048576")
 	write(t, d.state+"/foreign", "not ours")
 	write(t, d.out+"/file", "not ours")
-	var last result
-	for range times(200) {
+	body := in{"command": "head -c 100000 /dev/zero", "stdoutMaxBytes": 1}
+	var run result
+	var task string
+	for range times(200) / 2 {
 		var err error
-		if last, err = d.quick(in{"command": "head -c 100000 /dev/zero", "stdoutMaxBytes": 1}); err != nil || last.Stdout.Bytes != size {
-			t.Fatalf("%v %+v", err, last)
+		if run, err = d.quick(body); err != nil || run.Stdout.Bytes != size {
+			t.Fatalf("%v %+v", err, run)
+		}
+		if task, err = d.quickTask(body, size); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if used := diskUse(d.state + "/owners"); used > bound || used < bound/2 {
-		t.Errorf("%d bytes of spill files are kept; want up to %d", used, bound)
+	within := func() bool { return diskUse(d.state+"/owners") <= bound }
+	d.await(t, "no more is kept than allowed", within)
+	if used := diskUse(d.state + "/owners"); used < bound/2 {
+		t.Errorf("%d bytes of output are kept; want up to %d", used, bound)
 	}
-	if status, raw := d.request(t, "GET", last.Stdout.URL, ""); status != 200 || len(raw) != size {
-		t.Errorf("the newest stream: %d, %d bytes", status, len(raw))
+	for _, url := range []string{run.Stdout.URL, "/v1/tasks/" + task + "/streams/stdout"} {
+		if status, raw := d.request(t, "GET", url, ""); status != 200 || len(raw) != size {
+			t.Errorf("the newest stream, %s: %d, %d bytes", url, status, len(raw))
+		}
 	}
 	// A run bigger than the bound is not kept, and its path is not left pointing nowhere.
 	d.sh(t, "head -c 2000000 /dev/zero").exited(t, 0)
-	if used := diskUse(d.state + "/owners"); used > bound {
-		t.Errorf("%d bytes are kept after one run beyond the bound", used)
+	d.await(t, "no more is kept than allowed after one run beyond the bound", within)
+	last, err := d.quick(body)
+	if err != nil {
+		t.Fatal(err)
 	}
 	d.stop(t)
 
-	again := d.restart(t)
-	if used := diskUse(again.state + "/owners"); used != 0 {
-		t.Errorf("%d bytes are left after the restart", used)
+	again := d.relaunch(t, "BASHD_MAX_STATE_BYTES=1048576")
+	if status, raw := again.request(t, "GET", last.Stdout.URL, ""); status != 200 || len(raw) != size || !within() {
+		t.Errorf("the newest stream after a restart: %d, %d bytes; %d bytes are kept", status, len(raw), diskUse(d.state+"/owners"))
 	}
-	again.sh(t, "echo ok").printed(t, "ok\n", "")
+	again.stop(t)
+	expiring := d.restart(t, "BASHD_RETENTION=1s")
+	expiring.await(t, "all has expired", func() bool { return diskUse(d.state+"/owners") == 0 })
+	expiring.sh(t, "echo ok").printed(t, "ok\n", "")
 	if content(d.state+"/foreign") != "not ours" || content(d.out+"/file") != "not ours" {
 		t.Error("something was deleted that is not the daemon's")
 	}

@@ -1,15 +1,23 @@
 package main
 
 import (
+	"crypto/sha256"
 	"encoding/json"
+	"flag"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	osexec "os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
+	"golang.org/x/sys/unix"
 )
 
 // TestCasesM is about the sandbox: what each mode allows and refuses, and whether
@@ -28,8 +36,11 @@ func TestCasesM(t *testing.T) {
 		{"M13", caseM13},
 		{"M14", caseM14},
 		{"M16", caseM16},
+		{"M16 after the start", caseM16AfterStart},
+		{"M17", caseM17},
 		{"M20", caseM20},
 		{"M20 unknown mode", caseM20Unknown},
+		{"M20 task", caseM20Task},
 		{"M21", caseM21},
 		{"M25", caseM25},
 		{"M25 gone at once", caseM25Orphan},
@@ -180,23 +191,9 @@ func (d *daemon) gap(tb testing.TB, mode, name string) bool {
 
 // caseM16 takes Landlock away from the daemon: no confined command runs then.
 func caseM16(t *testing.T, _ *daemon) {
-	needsTool(t, "strace")
-	wrapper := []string{"strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=landlock_create_ruleset", "-e", "inject=landlock_create_ruleset:error=ENOSYS"}
-	if out, err := osexec.Command(wrapper[0], append(wrapper[1:], "true")...).CombinedOutput(); err != nil {
-		t.Skipf("strace cannot inject here: %v %s", err, out)
-	}
-	d := launchIn(t, surroundings{wrapper: wrapper}, "BASHD_SANDBOX_MAX_MODE=danger-full-access")
+	d := launchIn(t, surroundings{wrapper: withoutLandlock(t)}, "BASHD_SANDBOX_MAX_MODE=danger-full-access")
 	t.Cleanup(func() { d.stop(t) })
-	for _, mode := range modes[:2] {
-		p := d.refused(t, in{"command": "touch '" + d.out + "/marker'; echo ran", "sandboxMode": mode}, 503, "SANDBOX_UNAVAILABLE")
-		if !strings.Contains(p.Detail, "Landlock") || !strings.Contains(p.Detail, mode) {
-			t.Errorf("detail %q; want the mode and the missing feature", p.Detail)
-		}
-	}
-	d.refused(t, in{"command": "touch '" + d.out + "/marker'"}, 503, "SANDBOX_UNAVAILABLE")
-	if exists(d.out + "/marker") {
-		t.Error("the command ran unconfined")
-	}
+	d.runsNothingConfined(t, "landlock")
 	i := d.info(t)
 	if i.Sandbox.Tier != "none" || !strings.Contains(i.Sandbox.ReadOnly.Unavailable, "Landlock") || i.Sandbox.ReadOnly.Enforcement != "" {
 		t.Errorf("info %+v", i)
@@ -205,6 +202,152 @@ func caseM16(t *testing.T, _ *daemon) {
 		t.Errorf("readyz: %d %s; want 503, since the default mode is refused", status, raw)
 	}
 	d.run(t, in{"command": "echo ok", "sandboxMode": "danger-full-access"}).printed(t, "ok\n", "")
+	k := d.task(t, in{"command": "echo ok", "sandboxMode": "danger-full-access"})
+	d.waitTask(t, k.ID).exited(t, 0)
+}
+
+// withoutLandlock is a strace for whose processes this kernel has no Landlock.
+func withoutLandlock(t *testing.T) []string {
+	t.Helper()
+	needsTool(t, "strace")
+	strace := []string{"strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=landlock_create_ruleset", "-e", "inject=landlock_create_ruleset:error=ENOSYS"}
+	if out, err := osexec.Command(strace[0], append(strace[1:], "true")...).CombinedOutput(); err != nil {
+		t.Skipf("strace cannot inject here: %v %s", err, out)
+	}
+	return strace
+}
+
+// runsNothingConfined checks that a daemon that found no sandbox at its start refuses every
+// confined command, for a reason that has why in it, in whatever case.
+func (d *daemon) runsNothingConfined(t *testing.T, why string, headers ...string) {
+	t.Helper()
+	marker := d.out + "/marker"
+	for _, refused := range []func(testing.TB, in, int, string, ...string) problem{d.refused, d.refusedTask} {
+		for _, mode := range modes[:2] {
+			p := refused(t, in{"command": "touch '" + marker + "'; echo ran", "sandboxMode": mode}, 503, "SANDBOX_UNAVAILABLE", headers...)
+			if !strings.Contains(strings.ToLower(p.Detail), why) || !strings.Contains(p.Detail, mode) {
+				t.Errorf("detail %q; want the mode, and %q", p.Detail, why)
+			}
+		}
+		refused(t, in{"command": "touch '" + marker + "'"}, 503, "SANDBOX_UNAVAILABLE", headers...)
+	}
+	if list := d.listTasks(t, headers...); len(list) != 0 || exists(marker) {
+		t.Errorf("%d tasks; the command ran unconfined: %t", len(list), exists(marker))
+	}
+}
+
+// caseM16AfterStart takes Landlock away from a daemon that has found it: what is refused by
+// then is a runner's failure, which a task has for its end.
+func caseM16AfterStart(t *testing.T, _ *daemon) {
+	strace := withoutLandlock(t)
+	d := start(t, "BASHD_WARM_RUNNERS=0")
+	d.sh(t, "echo ok").printed(t, "ok\n", "")
+	for _, pid := range append(childrenOf(d.pid), d.pid) {
+		strace = append(strace, "-p", fmt.Sprint(pid))
+	}
+	tracer := osexec.Command(strace[0], strace[1:]...)
+	if err := tracer.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- tracer.Wait() }()
+	t.Cleanup(func() { // before the daemon's stop
+		_ = tracer.Process.Signal(os.Interrupt)
+		<-ended
+	})
+	d.await(t, "the daemon is traced", func() bool {
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Skipf("strace may not trace the daemon here: %v", err)
+		default:
+		}
+		return !strings.Contains(content(procDir(d.pid)+"/status"), "TracerPid:\t0\n")
+	})
+	marker := d.out + "/marker"
+	for _, mode := range modes[:2] {
+		body := in{"command": "touch '" + marker + "'; echo ran", "sandboxMode": mode}
+		p := d.refused(t, body, 503, "SANDBOX_UNAVAILABLE")
+		k := d.task(t, body)
+		if k.Status != "running" || k.stamped {
+			t.Errorf("%s: started as %s", mode, k.raw)
+		}
+		end := d.waitTask(t, k.ID)
+		if end.Status != "failed" || !end.runnerFailed || end.Sandbox.Denied || end.ExitCode != nil || end.Signal != nil {
+			t.Errorf("%s: %s; want it failed, by its runner", mode, end.raw)
+		}
+		if end.Detail == "" || end.Detail != p.Detail || !strings.Contains(end.Detail, mode) {
+			t.Errorf("%s: detail %q; want what the run was answered: %q", mode, end.Detail, p.Detail)
+		}
+		if got := d.read(t, k.ID); !strings.Contains(got.Delta, end.Detail) || !got.EOF {
+			t.Errorf("%s: delta %q, eof %t; want the reason there too", mode, got.Delta, got.EOF)
+		}
+	}
+	if exists(marker) {
+		t.Error("the command ran unconfined")
+	}
+}
+
+// layersBelow is the environment variable that makes TestBelowLayers what its name says.
+const layersBelow = "TEST_LAYERS_BELOW"
+
+// TestBelowLayers runs a program below so many layers of Landlock. It is the child of caseM17.
+func TestBelowLayers(t *testing.T) {
+	n, err := strconv.Atoi(os.Getenv(layersBelow))
+	if err != nil {
+		t.Skipf("only with %s", layersBelow)
+	}
+	runtime.LockOSThread() // the domain is a thread's, and so is the execve
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		// A right that nobody here needs, and the one that every layer takes away unless it is given.
+		fd, err := ll.LandlockCreateRuleset(&ll.RulesetAttr{HandledAccessFS: ll.AccessFSMakeChar | ll.AccessFSRefer}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refer := ll.PathBeneathAttr{ParentFd: int(root.Fd()), AllowedAccess: ll.AccessFSRefer}
+		if err := ll.LandlockAddPathBeneathRule(fd, &refer, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := ll.LandlockRestrictSelf(fd, 0); err != nil {
+			t.Fatalf("layer %d: %v", i+1, err)
+		}
+		_ = unix.Close(fd)
+	}
+	argv := flag.Args()
+	t.Fatal(unix.Exec(argv[0], argv, append(os.Environ(), asMain+"=1")))
+}
+
+// caseM17: Landlock has 16 layers. Where too few are left for a command, it does not run.
+func caseM17(t *testing.T, d *daemon) {
+	if i := d.info(t); i.Sandbox.ABI < 2 {
+		t.Skipf("the layers of this test need ABI 2; this is %d", i.Sandbox.ABI)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, layers := range []int{16, 15} { // none is left; one is, and a command needs more
+		wrapper := []string{"env", "-u", asMain, fmt.Sprintf("%s=%d", layersBelow, layers), self, "-test.run=^TestBelowLayers$", "--"}
+		// Whoever is below a layer may not inspect who is not. In open mode this daemon would have to take
+		// us for one of its commands.
+		tokens := filepath.Join(t.TempDir(), "tokens")
+		if err := os.WriteFile(tokens, fmt.Appendf(nil, "m17:%x\n", sha256.Sum256([]byte("token-m17"))), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		d := launchIn(t, surroundings{wrapper: wrapper}, "BASHD_SANDBOX_MAX_MODE=danger-full-access", "BASHD_TOKENS_FILE="+tokens)
+		t.Cleanup(func() { d.stop(t) })
+		d.runsNothingConfined(t, "landlock", "Authorization: Bearer token-m17")
+		if status, raw := d.request(t, "GET", "/readyz", ""); status != 503 || !strings.Contains(string(raw), "sandbox") {
+			t.Errorf("readyz: %d %s; want 503, since the default mode is refused", status, raw)
+		}
+	}
 }
 
 // caseM20 is the table of what each mode allows.
@@ -239,6 +382,40 @@ func caseM20(t *testing.T, d *daemon) {
 				t.Errorf("told as mode %s, %v; want %s", r.Sandbox.Mode, r.Spec["sandboxMode"], mode)
 			}
 		}
+	}
+}
+
+// caseM20Task: a task is told of its sandbox when it is over, and of a denial by it.
+func caseM20Task(t *testing.T, d *daemon) {
+	file := d.out + "/m20-task"
+	for _, mode := range modes {
+		k := d.task(t, in{"command": "read -r; echo x > '" + file + "'", "sandboxMode": mode, "stdinOpen": true})
+		if k.stamped || d.getTask(t, k.ID).stamped || k.Spec["sandboxMode"] != mode {
+			t.Errorf("%s: %s; want its mode in the spec, and no verdict yet", mode, k.raw)
+		}
+		d.goOn(t, k.ID)
+		end := d.waitTask(t, k.ID)
+		if end.Sandbox.Mode != mode || end.runnerFailed {
+			t.Errorf("%s: %s", mode, end.raw)
+		}
+		if mode != "danger-full-access" {
+			end.deniedAt(t, file)
+			if end.Sandbox.Enforcement == "" || exists(file) {
+				t.Errorf("%s: enforcement %q, written: %t", mode, end.Sandbox.Enforcement, exists(file))
+			}
+			continue
+		}
+		end.notDenied(t, 0)
+		var own struct{ Sandbox map[string]any }
+		if err := json.Unmarshal(end.raw, &own); err != nil || !maps.Equal(own.Sandbox, map[string]any{"mode": mode, "denied": false}) {
+			t.Errorf("sandbox %v (%v); want the mode and denied, no more", own.Sandbox, err)
+		}
+	}
+	k := d.task(t, in{"command": "echo x > f-m20-task"}) // in the workspace, where a wider mode would do
+	end := d.waitTask(t, k.ID)
+	end.deniedAt(t, d.shared()+"/f-m20-task")
+	if end.Sandbox.Hint != `sandboxMode "workspace-write" is allowed` {
+		t.Errorf("hint %q", end.Sandbox.Hint)
 	}
 }
 
