@@ -3,11 +3,14 @@ package main
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestCasesL is about spill files: private, complete, bounded, and gone in the end.
@@ -16,7 +19,7 @@ func TestCasesL(t *testing.T) {
 	d := start(t)
 	d.needsSandbox(t)
 	d.inParallel(t, []namedCase{
-		{"L01", caseL01}, {"L01 owners", caseL01Owners}, {"L01 from inside", caseL01Inside}, {"L04", caseL04}, {"L05", caseL05},
+		{"L01", caseL01}, {"L01 owners", caseL01Owners}, {"L01 from inside", caseL01Inside}, {"L01 modes", caseL01Modes}, {"L04", caseL04}, {"L05", caseL05},
 	})
 }
 
@@ -100,6 +103,48 @@ func caseL01Inside(t *testing.T, d *daemon) {
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
 		t.Errorf("its directory holds %v (%v); want it alone", entries, err)
+	}
+}
+
+// caseL01Modes: a command that takes the modes of the state directory's files opens them to nobody for
+// long, and keeps no later bashd from starting.
+func caseL01Modes(t *testing.T, _ *daemon) {
+	d := launch(t)
+	output := d.task(t, in{"command": "echo kept"})
+	d.waitTask(t, output.ID)
+	attack := func(mode string) {
+		r := d.sh(t, "cd '"+d.state+"' && chmod "+mode+" bashd.db* cursor.key lock owners . ; stat -c %a .")
+		if r.Stdout.Text == "700\n" {
+			t.Skip("a confined command cannot change modes here")
+		}
+	}
+	wrong := func() (all []string) {
+		for path, want := range map[string]os.FileMode{".": 0o700, "owners": 0o700, "bashd.db": 0o600, "bashd.db-wal": 0o600, "cursor.key": 0o600, "lock": 0o600} {
+			if st, err := os.Stat(filepath.Join(d.state, path)); err != nil || st.Mode().Perm() != want {
+				all = append(all, fmt.Sprint(path, st, err))
+			}
+		}
+		return all
+	}
+	for _, mode := range []string{"a+rwx", "a-rwx"} {
+		attack(mode)
+		d.await(t, "the modes are mended", func() bool { return len(wrong()) == 0 })
+		d.printedInAll(t, output.ID, "kept\n", "")
+	}
+	for _, mode := range []string{"a+rx", "a-rwx"} {
+		attack(mode)
+		d.crash(t)
+		d.awaitNoProcess(t, 3*time.Second)
+		d = d.relaunch(t)
+		if all := wrong(); len(all) > 0 || !strings.Contains(d.log.String(), "was mended") {
+			t.Errorf("after the start: %q\n%s", all, d.log)
+		}
+		d.printedInAll(t, output.ID, "kept\n", "")
+	}
+	attack("a+rwx")
+	d.stop(t)
+	if all := slices.DeleteFunc(wrong(), func(s string) bool { return strings.Contains(s, "-wal") }); len(all) > 0 { // that is gone by then
+		t.Errorf("after the end: %q", all)
 	}
 }
 

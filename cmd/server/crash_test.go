@@ -160,14 +160,6 @@ func (c *crashes) resurrect(t *testing.T) {
 	}
 }
 
-// relaunch is restart without the stop, for tests that end that daemon themselves.
-func (d *daemon) relaunch(tb testing.TB, env ...string) *daemon {
-	tb.Helper()
-	again := launch(tb, append([]string{"BASHD_STATE_DIR=" + d.state, "BASHD_WORKSPACE=" + d.ws}, env...)...)
-	again.state, again.ws, again.out = d.state, d.ws, d.out
-	return again
-}
-
 // each calls f for all clients at the same time.
 func (c *crashes) each(f func(*crashClient)) {
 	var wg sync.WaitGroup

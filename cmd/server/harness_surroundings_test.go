@@ -147,7 +147,15 @@ func times(n int) int {
 // restart starts a daemon on the state directory and workspace of a former one.
 func (d *daemon) restart(tb testing.TB, env ...string) *daemon {
 	tb.Helper()
-	again := start(tb, append([]string{"BASHD_STATE_DIR=" + d.state, "BASHD_WORKSPACE=" + d.ws}, env...)...)
+	again := d.relaunch(tb, env...)
+	tb.Cleanup(func() { again.stop(tb) })
+	return again
+}
+
+// relaunch is restart without the stop, for tests that end that daemon themselves.
+func (d *daemon) relaunch(tb testing.TB, env ...string) *daemon {
+	tb.Helper()
+	again := launch(tb, append([]string{"BASHD_STATE_DIR=" + d.state, "BASHD_WORKSPACE=" + d.ws}, env...)...)
 	again.state, again.ws, again.out = d.state, d.ws, d.out
 	return again
 }

@@ -41,7 +41,7 @@ func serve(ctx context.Context, cfg config.Config, environ []string, signals <-c
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("prctl: %w", err)
 	}
-	st, err := openState(cfg.StateDir)
+	st, err := openState(cfg.StateDir, log)
 	if err != nil {
 		return err
 	}

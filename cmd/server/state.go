@@ -3,9 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
 	"os"
 	"os/user"
 	"path/filepath"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -31,8 +34,11 @@ const (
 )
 
 // openState makes the state directory if it is missing, locks it, and reads its key.
-func openState(dir string) (*state, error) {
+func openState(dir string, log *slog.Logger) (*state, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("BASHD_STATE_DIR: %w", err)
+	}
+	if err := takeBack(dir, log); err != nil {
 		return nil, fmt.Errorf("BASHD_STATE_DIR: %w", err)
 	}
 	if err := private(dir); err != nil {
@@ -69,6 +75,50 @@ func (s *state) prepare(dir string) (err error) {
 		return err
 	}
 	return s.root.Mkdir(scratchName, 0o700)
+}
+
+// takeBack gives a state directory of an earlier life, and the files in it, the modes back that a command of the
+// same user has changed (the gap "metadata" in docs/security.md): no command may keep the service from starting.
+// A directory that is not certainly ours is left as it is, for private to refuse.
+func takeBack(dir string, log *slog.Logger) error {
+	if st, err := os.Stat(dir); err == nil && ownedByUs(st) && st.Mode().Perm()&0o077 == 0 {
+		if err := chmod(dir, st, 0o700, log); err != nil { // else nothing in it could be looked at
+			return err
+		}
+	}
+	if st, err := os.Lstat(filepath.Join(dir, lockName)); err != nil || !st.Mode().IsRegular() || !ownedByUs(st) {
+		return nil
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	st, err := os.Stat(dir)
+	if err == nil {
+		err = chmod(dir, st, 0o700, log)
+	}
+	for _, e := range entries {
+		st, statErr := e.Info()
+		if err != nil || statErr != nil || !st.Mode().IsRegular() || !ownedByUs(st) {
+			continue
+		}
+		err = chmod(filepath.Join(dir, e.Name()), st, 0o600, log)
+	}
+	return err
+}
+
+func chmod(path string, st fs.FileInfo, mode fs.FileMode, log *slog.Logger) error {
+	if st.Mode().Perm() == mode {
+		return nil
+	}
+	log.Warn("the mode of a file of the state directory had been changed and was mended; a command did that, or somebody else of this user",
+		"file", path, "mode", fmt.Sprintf("%04o", st.Mode().Perm()))
+	return os.Chmod(path, mode)
+}
+
+func ownedByUs(st fs.FileInfo) bool {
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	return ok && int(sys.Uid) == os.Geteuid()
 }
 
 // private refuses a directory that others can enter: outputs lie in it.

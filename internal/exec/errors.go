@@ -76,11 +76,17 @@ func errPlace(what string, err error) *Error {
 	return &Error{Code: CodeStartFailed, Kind: sandbox.KindInternal, Message: what + ": " + reason, Err: err}
 }
 
+// maxToldID bounds what is repeated of an id that is none, in bytes; ours are shorter.
+const maxToldID = 64
+
 // errNotFound is the one answer to an unknown id and to someone else's.
 func errNotFound(k Kind, id string) *Error {
 	noun := "run"
 	if k == Background {
 		noun = "task"
+	}
+	if len(id) > maxToldID {
+		id = id[:maxToldID] + "…"
 	}
 	return &Error{Code: CodeNotFound, Message: fmt.Sprintf("no %s %q", noun, id)}
 }

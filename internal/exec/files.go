@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // files lays out what runs leave on disk:
@@ -103,6 +105,42 @@ func (f *files) makeTemp(o Owner, id string) error {
 	return f.root.Mkdir(filepath.Join(rel, id), 0o700)
 }
 
+// mendTop gives the state directory and what lies in it, the database for one, their modes back, and tells
+// what it had to mend. What lies deeper is behind these, and mended when it is used.
+func (f *files) mendTop() (mended []string, err error) {
+	if st, err := os.Stat(f.path); err == nil && st.Mode().Perm() != 0o700 {
+		// By its path, since a directory without search permission has none for "." either.
+		if err := os.Chmod(f.path, 0o700); err != nil {
+			return nil, err
+		}
+		mended = append(mended, f.path)
+	}
+	names, err := f.entries(".")
+	for _, name := range names {
+		st, statErr := f.root.Lstat(name)
+		if statErr != nil {
+			continue // gone again, as the files of a transaction may be
+		}
+		want := fs.FileMode(0o600)
+		switch st.Mode().Type() {
+		case 0:
+		case fs.ModeDir:
+			want = 0o700
+		default:
+			continue
+		}
+		if st.Mode().Perm() == want {
+			continue
+		}
+		if chmodErr := f.root.Chmod(name, want); chmodErr != nil {
+			err = errors.Join(err, chmodErr)
+			continue
+		}
+		mended = append(mended, name)
+	}
+	return mended, err
+}
+
 // mend gives our directories down to dir their mode back. A command of the same user can
 // take it (the gap "metadata"), which must not stop its own end nor later commands.
 func (f *files) mend(dir string) error {
@@ -144,8 +182,42 @@ func (f *files) createSpill(o Owner, id string, s StreamName) (*os.File, error) 
 	return f.root.OpenFile(rel, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
+// openSpill opens the file of one stream for reading. A command with full access can have put anything there, and
+// one of the same user can have taken the file's mode.
 func (f *files) openSpill(o Owner, id string, s StreamName) (*os.File, error) {
-	return f.root.Open(streamPath(o, id, s))
+	rel := streamPath(o, id, s)
+	if err := f.mend(filepath.Dir(rel)); err != nil {
+		return nil, err
+	}
+	file, err := f.openRegular(rel)
+	if errors.Is(err, fs.ErrPermission) && f.root.Chmod(rel, 0o600) == nil {
+		file, err = f.openRegular(rel)
+	}
+	return file, err
+}
+
+func (f *files) openRegular(rel string) (*os.File, error) {
+	entry, err := f.root.Lstat(rel)
+	if err != nil {
+		return nil, err
+	}
+	if !entry.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", rel)
+	}
+	// What was looked at is what is opened. O_NONBLOCK: a FIFO put there meanwhile would wait for a writer.
+	file, err := f.root.OpenFile(rel, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	st, err := file.Stat()
+	if err == nil && !os.SameFile(entry, st) {
+		err = fmt.Errorf("%s was replaced while it was opened", rel)
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
 }
 
 func (f *files) spillPath(o Owner, id string, s StreamName) string {
@@ -171,6 +243,9 @@ func (f *files) noteDropped(o Owner, id string, s StreamName, size int64) error 
 // the size, never 0 then, is what the stream had at least. A stream without any byte has no file.
 func (f *files) sizeOf(o Owner, id string, s StreamName) (size int64, complete bool) {
 	rel := streamPath(o, id, s)
+	if err := f.mend(filepath.Dir(rel)); err != nil {
+		return 1, false
+	}
 	if note, err := f.root.Readlink(rel + dropped); err == nil {
 		size, _ = strconv.ParseInt(note, 10, 64)
 		return max(1, size), false

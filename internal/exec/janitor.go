@@ -29,12 +29,25 @@ func (m *Manager) keepHouse() {
 		case <-m.closed:
 			return
 		case <-retry.C:
+			m.mendState()
 			m.catchUp()
 		case <-sweep.C:
 			m.sweep(time.Now())
 		case <-m.kick:
 			m.sweep(time.Now())
 		}
+	}
+}
+
+// mendState undoes what a command of the same user may do to the modes of our files (the gap "metadata"): it must
+// neither open them to others nor keep the next bashd from starting.
+func (m *Manager) mendState() {
+	mended, err := m.files.mendTop()
+	if len(mended) > 0 {
+		m.set.Logger.Warn("the mode of files of the state directory had been changed and was mended; a command did that, or somebody else of this user", "files", mended)
+	}
+	if err != nil {
+		m.set.Logger.Error("the modes of the state directory's files cannot be mended", "error", err)
 	}
 }
 
@@ -161,9 +174,7 @@ func (m *Manager) catchUp() {
 func (m *Manager) saveLate(j *job) bool {
 	m.saving.Lock()
 	defer m.saving.Unlock()
-	lock := m.consuming(j.id) // as in settle
-	lock.Lock()
-	defer lock.Unlock()
+	defer m.consuming.lock(j.id)() // as in settle
 	m.mu.Lock()
 	_, waits := m.live[j.id]
 	m.mu.Unlock()
@@ -209,8 +220,16 @@ func (j *job) recorded() Run {
 	return r
 }
 
-// removeOrphans removes output that no record names: of runs that could not be recorded.
+// removeOrphans removes output that no record names: of runs that could not be recorded. Where there were no
+// records at all when this life began, the database is missing, and what is there may be all that is left.
 func (m *Manager) removeOrphans() {
+	if m.firstSeq == 0 {
+		_ = m.files.eachRun(func(Owner, string) bool {
+			m.set.Logger.Warn("the state directory has output files and no records; they are left alone: is the database missing?")
+			return false
+		})
+		return
+	}
 	err := m.files.eachRun(func(o Owner, id string) bool {
 		select {
 		case <-m.closed:

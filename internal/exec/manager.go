@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"io"
 	"log/slog"
 	"slices"
@@ -31,17 +30,17 @@ type Manager struct {
 	tasks      map[slot]int    // tasks of an owner and session
 	draining   bool
 	seq        int64
+	firstSeq   int64             // seq when this life began
 	listeners  map[int]func(Run) // by number, the order in which they came
 	nextNumber int
-	keys       map[Key]*keyLock // of requests that are beginning, without Body
-	struck     []string         // ids whose records have yet to be deleted
-	stored     OwnerUsage       // what all terminal records occupy, about; the janitor adds it up anew
+	struck     []string   // ids whose records have yet to be deleted
+	stored     OwnerUsage // what all terminal records occupy, about; the janitor adds it up anew
 
 	saving        sync.Mutex // held while what waits for its record is recorded, or forgotten
 	stdinPatience time.Duration
 
-	consumers [64]sync.Mutex // by id; see consuming
-	hashSeed  maphash.Seed
+	keys      locks[Key]    // held while a request with that key begins a command; without Body
+	consuming locks[string] // held while the consuming cursor of the task with that id moves
 
 	jobs    sync.WaitGroup // commands
 	work    sync.WaitGroup // the janitor
@@ -70,8 +69,8 @@ func NewManager(s Settings) (*Manager, error) {
 		set: s, files: f,
 		inherited: inherited(s.Environ, s.EnvKeep), managed: managedVars(s),
 		archive: newArchive(s.Store, s.Metrics, s.Logger),
-		live:    map[string]*job{}, foreground: map[Owner]int{}, tasks: map[slot]int{}, keys: map[Key]*keyLock{}, listeners: map[int]func(Run){},
-		stdinPatience: stdinPatience, hashSeed: maphash.MakeSeed(), kick: make(chan struct{}, 1), closed: make(chan struct{}),
+		live:    map[string]*job{}, foreground: map[Owner]int{}, tasks: map[slot]int{}, listeners: map[int]func(Run){},
+		stdinPatience: stdinPatience, kick: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 	if err := m.recoverState(); err != nil {
 		f.close()
@@ -258,6 +257,10 @@ func (m *Manager) atRest(r Run, name StreamName) *output.Log {
 	log, err := output.Open(f, output.Options{TailBytes: 1})
 	if err != nil {
 		f.Close()
+		return output.AtRest(s.Tail, s.Bytes)
+	}
+	if log.Stat().Bytes > s.Bytes { // a command with full access wrote to it: this is not what was printed
+		log.Close()
 		return output.AtRest(s.Tail, s.Bytes)
 	}
 	return log

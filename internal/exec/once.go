@@ -2,7 +2,6 @@ package exec
 
 import (
 	"errors"
-	"sync"
 	"time"
 )
 
@@ -18,41 +17,15 @@ func (m *Manager) once(c Caller, k Kind, r Request) (j *job, run Run, err error)
 	}
 	// Requests with the same key wait for each other until it is known whether the first one was admitted: none of
 	// them is refused for a place that another one holds.
-	defer m.lockKey(keyOf(c, k, *r.Key))()
+	same := keyOf(c, k, *r.Key)
+	same.Body = [32]byte{} // no part of what identifies the key
+	defer m.keys.lock(same)()
 	run, replayed, err := m.replay(c, k, *r.Key)
 	if replayed || err != nil {
 		return nil, run, err
 	}
 	j, err = m.begin(c, k, r)
 	return j, Run{}, err
-}
-
-// keyLock is held over the beginning of a command.
-type keyLock struct {
-	sync.Mutex
-	users int // guarded by Manager.mu
-}
-
-// lockKey locks what the key stands for.
-func (m *Manager) lockKey(key Key) (unlock func()) {
-	key.Body = [32]byte{} // no part of its identity
-	m.mu.Lock()
-	l := m.keys[key]
-	if l == nil {
-		l = &keyLock{}
-		m.keys[key] = l
-	}
-	l.users++
-	m.mu.Unlock()
-	l.Lock()
-	return func() {
-		l.Unlock()
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if l.users--; l.users == 0 {
-			delete(m.keys, key)
-		}
-	}
 }
 
 // keyOf completes a key of the request, whose owner and route are ours to say.

@@ -1,9 +1,6 @@
 package exec
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // recoverState brings what an earlier life left into order, before anything is admitted: nothing of it runs any
 // more. Its tasks are settled as failed, with their output as far as it went; of a run that was in the middle nothing was
@@ -13,14 +10,13 @@ func (m *Manager) recoverState() error {
 	if m.seq, err = m.archive.store.LastSeq(); err != nil {
 		return err
 	}
+	m.firstSeq = m.seq
 	unsettled, err := m.archive.store.Unsettled()
 	if err != nil {
 		return err
 	}
 	for _, rec := range unsettled {
-		if err := m.settleLost(rec); err != nil {
-			return err
-		}
+		m.settleLost(rec)
 	}
 	if len(unsettled) > 0 {
 		m.set.Logger.Warn("the server stopped before some commands had finished; they are settled as failed", "commands", len(unsettled))
@@ -28,8 +24,9 @@ func (m *Manager) recoverState() error {
 	return m.files.clearTemp()
 }
 
-// settleLost settles a command that the death of the server took with it.
-func (m *Manager) settleLost(rec Record) error {
+// settleLost settles a command that the death of the server took with it. A store that does not take that, for want
+// of space, keeps nobody from starting: the command waits in memory for being recorded, like any other.
+func (m *Manager) settleLost(rec Record) {
 	r := asAdmitted(rec.Run)
 	if r.Yielded = rec.Run.Yielded; r.Yielded != nil {
 		r.Spec.Timeout = 0 // was lifted then
@@ -43,10 +40,23 @@ func (m *Manager) settleLost(rec Record) error {
 	} else {
 		r.Detail = "the server stopped before the run finished"
 		if err := m.files.removeRun(r.Owner, r.ID); err != nil { // not complete, so of no use
-			return fmt.Errorf("removing the output of %s: %w", r.ID, err)
+			m.set.Logger.Warn("removing the output of a lost run failed", "id", r.ID, "error", err)
 		}
 	}
-	return m.archive.settle(recordOf(rec.Seq, r))
+	if m.archive.settle(recordOf(rec.Seq, r)) != nil {
+		r.Unrecorded = true
+		m.live[r.ID] = settledJob(rec, r)
+	}
+}
+
+// settledJob is a command that has settled and of which only the record is missing.
+func settledJob(rec Record, r Run) *job {
+	j := newJob(r.ID, rec.Seq, r.Kind, r.Spec, nil)
+	j.run, j.closed, j.read, j.told = r, true, cursor{rec.ReadStdout, rec.ReadStderr}, rec.Reported
+	j.inserted.Store(true)
+	close(j.started)
+	close(j.done)
+	return j
 }
 
 // leftOf is a stream of a lost task, as its file has it.

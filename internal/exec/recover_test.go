@@ -101,6 +101,65 @@ func TestLostTasks(t *testing.T) {
 	}
 }
 
+// TestLostWhileTheStoreFails: a store that takes nothing at the start, as on a full disk, keeps nobody from
+// starting. What was lost is told at once, and recorded when that can be.
+func TestLostWhileTheStoreFails(t *testing.T) {
+	var c cut
+	f := newFixture(t, cuttable(&c))
+	id := f.obey(t, alice)
+	f.tell(t, alice, id, "oonetwo")
+	f.awaitBytes(t, alice, id, 6, 0)
+	f.mustConsume(t, alice, id)
+	c.off.Store(true)
+	shut(f.Manager)
+	f.open(t)
+	lost := func(unrecorded bool) bool {
+		r, err := f.Get(alice, exec.Background, id)
+		return err == nil && r.Status == exec.StatusFailed && r.Detail == lostTask && r.Unrecorded == unrecorded
+	}
+	if !lost(true) {
+		t.Error("the task is not there")
+	}
+	if p := f.mustRead(t, alice, id, exec.ReadOptions{MaxBytes: 100}); p.Stdout.Text != "onetwo" || p.Lossy || !p.EOF {
+		t.Errorf("its output: %+v", p)
+	}
+	if len(f.Ready()) == 0 {
+		t.Error("ready without a store")
+	}
+	c.off.Store(false)
+	eventually(t, "it is recorded", func() bool { return lost(false) && len(f.Ready()) == 0 })
+	if p := f.mustConsume(t, alice, id); p.Delta() != "" || !p.EOF {
+		t.Errorf("consumed twice: %+v", p)
+	}
+}
+
+// TestMissingDatabase: output that may be all that is left is not tidied away for want of records; output that
+// no record names beside others is.
+func TestMissingDatabase(t *testing.T) {
+	f := newFixture(t)
+	task := f.finished(t, alice, "echo kept")
+	path := f.state + "/owners/aaaa/" + task.ID + "/stdout"
+	orphan := filepath.Dir(filepath.Dir(path)) + "/bash-orphan"
+	shut(f.Manager)
+	records := f.settings.Store
+	f.settings.Store = storetest.NewMemory()
+	f.open(t)
+	f.finished(t, alice, "true") // by then the janitor has looked
+	if b, err := os.ReadFile(path); err != nil || string(b) != "kept\n" {
+		t.Errorf("the output: %q %v", b, err)
+	}
+	shut(f.Manager)
+	f.settings.Store = records
+	if err := os.Mkdir(orphan, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f.open(t)
+	eventually(t, "the orphan is gone", func() bool { _, err := os.Stat(orphan); return errors.Is(err, os.ErrNotExist) })
+	if got, err := f.content(alice, task.ID, exec.Stdout); got != "kept\n" || err != nil {
+		t.Errorf("with its records again: %q %v", got, err)
+	}
+}
+
 // TestTornOutput: what is left on disk need not be whole.
 func TestTornOutput(t *testing.T) {
 	var c cut

@@ -72,8 +72,7 @@ func (m *Manager) settle(j *job, e ending) {
 	}
 	// Nobody consumes between the recording of the cursor and the moment from which it is looked up there: what
 	// was read would be read again.
-	lock := m.consuming(j.id)
-	lock.Lock()
+	unlock := m.consuming.lock(j.id)
 	r.Unrecorded = !m.keep(j, r)
 	j.mu.Lock()
 	j.run = r
@@ -82,7 +81,7 @@ func (m *Manager) settle(j *job, e ending) {
 	j.leave()
 	m.measure(r)
 	m.release(j, r.Unrecorded)
-	lock.Unlock()
+	unlock()
 	close(j.done)
 	m.announce(r)
 	m.jobs.Done()

@@ -25,6 +25,7 @@ func (m *Manager) Shutdown(hurry context.Context) {
 	m.closing.Do(func() {
 		close(m.closed)
 		m.work.Wait()
+		m.mendState()
 		m.catchUp()
 		m.each(func(j *job) {
 			m.set.Logger.Error("a command's end could not be recorded", "id", j.id, "status", j.snapshot(false).Status)

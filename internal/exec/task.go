@@ -2,8 +2,6 @@ package exec
 
 import (
 	"context"
-	"hash/maphash"
-	"sync"
 	"time"
 )
 
@@ -58,9 +56,7 @@ func (m *Manager) Delete(_ context.Context, c Caller, id string) error {
 // stream it delivers at most the last Settings.MaxOutputBytes of what is unread; Lossy tells of the
 // rest. Errors: CodeNotFound; CodeInternal where the cursor of a recorded task cannot be moved, with nothing consumed.
 func (m *Manager) Consume(_ context.Context, c Caller, id string) (Page, error) {
-	lock := m.consuming(id)
-	lock.Lock()
-	defer lock.Unlock()
+	defer m.consuming.lock(id)()
 	f, err := m.find(c, Background, id) // after the lock: the cursor may have moved meanwhile
 	if err != nil {
 		return Page{}, err
@@ -74,11 +70,6 @@ func (m *Manager) Consume(_ context.Context, c Caller, id string) (Page, error) 
 	p.Next = m.sealCursor(id, p)
 	next := cursor{p.Stdout.To, p.Stderr.To}
 	return p, m.consume(f, next, p.Task.Status.Terminal())
-}
-
-// consuming is the lock under which a task's consuming cursor moves.
-func (m *Manager) consuming(id string) *sync.Mutex {
-	return &m.consumers[maphash.String(m.hashSeed, id)%uint64(len(m.consumers))]
 }
 
 // consume records how far a task was read and whether its end was told.
@@ -111,9 +102,7 @@ func (m *Manager) markTold(f found) {
 	if r.Kind != Background {
 		return
 	}
-	lock := m.consuming(r.ID)
-	lock.Lock()
-	defer lock.Unlock()
+	defer m.consuming.lock(r.ID)()
 	at, _ := f.consumption()
 	_ = m.consume(f, at, true)
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -385,6 +386,58 @@ func TestTaskStreams(t *testing.T) {
 	if p, err := f.Output(t.Context(), alice, flood.ID, exec.ReadOptions{MaxBytes: 100}); err != nil || p.Stdout.From != 91 || p.Stdout.Text != "AAAAAAAAAA" || !p.Lossy || !p.EOF {
 		t.Errorf("the end of the flood after a restart: %+v %v", p, err)
 	}
+}
+
+// TestOutputFilesAreNotTrusted: a command with full access can put anything in the place of its output. That is
+// not taken for what was printed, and nobody waits for it.
+func TestOutputFilesAreNotTrusted(t *testing.T) {
+	f := newFixture(t)
+	for name, replace := range map[string]func(path string) error{
+		"fifo":   func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"link":   func(path string) error { return os.Symlink("../../../secret", path) },
+		"longer": func(path string) error { return os.WriteFile(path, []byte("printed\nand more\n"), 0o600) },
+		"dir":    func(path string) error { return os.Mkdir(path, 0o700) },
+	} {
+		if err := os.WriteFile(f.state+"/secret", []byte("secret!\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		task := f.finished(t, alice, "echo printed")
+		path := f.state + "/owners/aaaa/" + task.ID + "/stdout"
+		if err := errors.Join(os.Remove(path), replace(path)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := f.content(alice, task.ID, exec.Stdout); code(err) != exec.CodeGone {
+			t.Errorf("%s: %q %v", name, got, err)
+		}
+		for what, p := range map[string]exec.Page{"read": f.mustRead(t, alice, task.ID, exec.ReadOptions{MaxBytes: 100}), "consumed": f.mustConsume(t, alice, task.ID)} {
+			if len(p.Stdout.Data) > 0 || !p.Lossy || !p.EOF {
+				t.Errorf("%s, %s: %+v", name, what, p)
+			}
+		}
+	}
+}
+
+// TestTakenModes: a command of the same user can take the modes of our files. It keeps nobody's output from being read.
+func TestTakenModes(t *testing.T) {
+	f := newFixture(t)
+	task := f.finished(t, alice, "echo printed")
+	dir := f.state + "/owners/aaaa"
+	for _, path := range []string{dir + "/" + task.ID + "/stdout", dir + "/" + task.ID, dir, f.state + "/owners"} {
+		if err := os.Chmod(path, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := f.content(alice, task.ID, exec.Stdout); got != "printed\n" || err != nil {
+		t.Errorf("%q %v", got, err)
+	}
+	if err := errors.Join(os.WriteFile(f.state+"/bashd.db", nil, 0o644), os.Chmod(f.state, 0)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the state directory is private again", func() bool {
+		st, err := os.Stat(f.state)
+		db, dbErr := os.Stat(f.state + "/bashd.db")
+		return errors.Join(err, dbErr) == nil && st.Mode().Perm() == 0o700 && db.Mode().Perm() == 0o600
+	})
 }
 
 // TestListeners: each settled command is told once, to everybody, whatever one of them does.

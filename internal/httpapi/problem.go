@@ -41,7 +41,7 @@ var problemKinds = map[exec.Code]struct {
 	exec.CodeLimitReached:       {http.StatusTooManyRequests, "A limit is reached"},
 	exec.CodeInternal:           {http.StatusInternalServerError, "Internal error"},
 	exec.CodeSandboxUnavailable: {http.StatusServiceUnavailable, "The sandbox cannot confine the command"},
-	exec.CodeStartFailed:        {http.StatusServiceUnavailable, "The shell cannot be started"},
+	exec.CodeStartFailed:        {http.StatusServiceUnavailable, "The command cannot be started"},
 	exec.CodeShuttingDown:       {http.StatusServiceUnavailable, "The server is shutting down"},
 }
 

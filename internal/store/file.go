@@ -78,5 +78,14 @@ func (db *DB) present() error {
 	if !os.SameFile(st, db.file) {
 		return errors.New("the database file was replaced by another")
 	}
+	if st.Size() < leastSize {
+		return errors.New("the database file was cut")
+	}
+	if db.log == nil { // still opening
+		return nil
+	}
+	if st, err = os.Lstat(db.path + "-wal"); err != nil || !os.SameFile(st, db.log) {
+		return errors.New("the -wal file of the database was removed or replaced")
+	}
 	return nil
 }

@@ -170,8 +170,10 @@ func TestPathsRefused(t *testing.T) {
 // TestFileRemoved: nothing is promised that nobody could read again.
 func TestFileRemoved(t *testing.T) {
 	for name, spoil := range map[string]func(path string) error{
-		"removed": os.Remove,
-		"moved":   func(path string) error { return os.Rename(path, path+".old") },
+		"removed":     os.Remove,
+		"moved":       func(path string) error { return os.Rename(path, path+".old") },
+		"cut":         func(path string) error { return os.Truncate(path, 0) },
+		"log removed": func(path string) error { return os.Remove(path + "-wal") },
 		"replaced": func(path string) error {
 			if err := os.Remove(path); err != nil {
 				return err
@@ -192,6 +194,9 @@ func TestFileRemoved(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), "the database") {
 					t.Errorf("%s: %v", what, err)
 				}
+			}
+			if name == "cut" {
+				return // nobody can read that
 			}
 			if _, err := db.Get(settled(1).Run.ID); err != nil {
 				t.Errorf("it cannot be read any more: %v", err)

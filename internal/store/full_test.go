@@ -109,12 +109,44 @@ func childFill(dir string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(fillUp(db, func() error {
+	err = fillUp(db, func() error {
 		if db.Probe() == nil && db.Insert(thick(5000), nil) == nil {
 			return errors.New("the disk is not full at all")
 		}
 		return os.Remove(ballast)
-	}), db.Close())
+	})
+	if err != nil {
+		return err
+	}
+	// A full disk keeps nobody from starting after a crash, nor from seeing what is there. (After an orderly end the files
+	// beside the database are gone, and SQLite needs room for them.)
+	if err := fillDisk(filepath.Join(dir, "rest")); err != nil {
+		return err
+	}
+	again, err := Open(db.path)
+	if err != nil {
+		return fmt.Errorf("opening it on a full disk: %w", err)
+	}
+	_, err = again.Get(running(1).Run.ID)
+	return errors.Join(err, again.Close(), db.Close())
+}
+
+// fillDisk writes a file until nothing more goes in.
+func fillDisk(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	for _, size := range []int{64 << 10, 4 << 10} {
+		for err == nil {
+			_, err = f.Write(make([]byte, size))
+		}
+		if !errors.Is(err, unix.ENOSPC) {
+			return err
+		}
+		err = nil
+	}
+	return f.Close()
 }
 
 const noMount = "no file system of its own"

@@ -175,6 +175,9 @@ func plain(err error) error {
 	if !ok {
 		return err
 	}
+	if e.Code() == sqlite3.SQLITE_IOERR_SHMSIZE {
+		return fmt.Errorf("there is no room for the files beside the database; is the disk full? %w", err)
+	}
 	switch e.Code() & 0xff {
 	case sqlite3.SQLITE_NOTADB:
 		return fmt.Errorf("it is not a SQLite database: %w", err)

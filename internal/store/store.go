@@ -8,6 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
 	"bashd/internal/exec"
 )
 
@@ -15,6 +19,7 @@ import (
 type DB struct {
 	path string
 	file os.FileInfo // of the database, when it was opened
+	log  os.FileInfo // of the -wal file, which is there as long as a connection is
 
 	mu      sync.Mutex // held over each write, so that the two writers never wait for each other's lock
 	process *pool      // writes what survives this process; one connection, guarded by mu
@@ -61,7 +66,7 @@ func open(path string, all []migration) (*DB, error) {
 	return db, nil
 }
 
-// connect opens the pools and commits a first write, so that what cannot be written is told
+// connect opens the pools and commits a first write, so that what can never be written is told
 // at the start.
 func (db *DB) connect() (err error) {
 	if db.process, err = openPool(db.path, 1, working("synchronous(normal)")...); err != nil {
@@ -85,7 +90,19 @@ func (db *DB) connect() (err error) {
 			}
 		}
 	}
-	return db.Probe()
+	if db.log, err = os.Lstat(db.path + "-wal"); err != nil {
+		return err
+	}
+	if err := db.Probe(); err != nil && !isFull(err) {
+		return err
+	}
+	return nil
+}
+
+// isFull tells a full disk, which is no reason not to start: what there is can be read, and removing old output makes room.
+func isFull(err error) bool {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	return ok && e.Code()&0xff == sqlite3.SQLITE_FULL || errors.Is(err, unix.ENOSPC)
 }
 
 // Close brings everything into the database file and closes it. Calls that come later fail.

@@ -89,6 +89,8 @@ func (t *text) end(r exec.Run) {
 		t.line("[timed out after %dms]", r.Spec.Timeout.Milliseconds())
 	}
 	switch {
+	case r.Status == exec.StatusFailed:
+		t.line("[status: %s, %s]", r.Status, r.Detail)
 	case r.Signal != 0:
 		t.line("[killed by signal: %s]", SignalName(r.Signal))
 	case r.ExitCode != nil && *r.ExitCode != 0:

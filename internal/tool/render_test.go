@@ -53,6 +53,7 @@ func TestForeground(t *testing.T) {
 		{"no newline is added at the end", exited(0, "hi", ""), false, "hi"},
 		{"nothing", exited(0, "", ""), false, "(no output)"},
 		{"nothing and a code", exited(3, "", ""), false, "(no output)\n[exit code: 3]"},
+		{"lost", with(exited(0, "", ""), func(r *exec.Run) { r.Status, r.ExitCode, r.Detail = exec.StatusFailed, nil, "the server stopped" }), false, "(no output)\n[status: failed, the server stopped]"},
 		{"only a newline is output", exited(1, "\n", ""), false, "\n[exit code: 1]"},
 		{"stderr alone", exited(0, "", "oops\n"), false, "[stderr]\noops\n"},
 		{"both, newline there", exited(0, "a\n", "b\n"), false, "a\n[stderr]\nb\n"},
