@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"bashd/internal/auth"
 	"bashd/internal/config"
@@ -89,8 +90,20 @@ func reloadOnHangup(tokens *auth.Tokens, log *slog.Logger) (stop func()) {
 	signal.Notify(hangups, syscall.SIGHUP)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for range hangups {
-			reload(tokens, log)
+		guard := time.NewTicker(time.Second)
+		defer guard.Stop()
+		for {
+			select {
+			case _, more := <-hangups:
+				if !more {
+					return
+				}
+				reload(tokens, log)
+			case <-guard.C:
+				if mended, err := tokens.Guard(); mended {
+					log.Warn("others had been let write the tokens file, which was mended; a command did that, or somebody else of this user", "error", err)
+				}
+			}
 		}
 	})
 	return func() {
@@ -106,7 +119,7 @@ func reload(tokens *auth.Tokens, log *slog.Logger) {
 	removed, err := tokens.Reload()
 	switch n := tokens.Len(); {
 	case err != nil:
-		log.Error("the tokens file was not taken; the tokens are those of before", "error", err, "tokens", n)
+		log.Error("the tokens file was not taken; no token was added", "error", err, "tokens", n, "removed", removed)
 	case n == 0:
 		log.Warn("the tokens file has no token any more; nobody is served", "removed", removed)
 	default:

@@ -314,6 +314,30 @@ func TestReload(t *testing.T) {
 		t.Error("a missing file is no error")
 	}
 	known("b", "d")
+	// Others may write it: what is gone is gone, and nothing comes in.
+	write(t, path, line("a")+line("b", RoleMetrics, RoleRun))
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if removed, err := tokens.Reload(); removed != 1 || err == nil || !strings.Contains(err.Error(), "chmod go-w") {
+		t.Errorf("removed %d, %v", removed, err)
+	}
+	known("b")
+	if id, _ := tokens.Lookup("b"); id.Has(RoleRun) || !id.Has(RoleMetrics) {
+		t.Errorf("roles are %v", id.Roles)
+	}
+	for _, want := range []bool{true, false} {
+		if mended, err := tokens.Guard(); mended != want || err != nil {
+			t.Errorf("mended %v, %v", mended, err)
+		}
+	}
+	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o644 {
+		t.Errorf("%v %v", st, err)
+	}
+	if removed, err := tokens.Reload(); removed != 0 || err != nil {
+		t.Errorf("removed %d, %v", removed, err)
+	}
+	known("a", "b")
 	// Everybody out, and in again.
 	write(t, path, "# nobody\n")
 	if removed, err := tokens.Reload(); removed != 2 || err != nil {

@@ -4,8 +4,11 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
+	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 )
 
 // Tokens are the API tokens of a file, as it was when it was last read. They are
@@ -21,8 +24,8 @@ type Tokens struct {
 // token in it: nobody could call. Errors are one line without a token.
 func Load(path string) (*Tokens, error) {
 	t := &Tokens{path: path}
-	entries, err := t.read()
-	if err != nil {
+	entries, exposed, err := t.read()
+	if err := errors.Join(err, exposed); err != nil {
 		return nil, err
 	}
 	if len(entries) == 0 {
@@ -34,24 +37,61 @@ func Load(path string) (*Tokens, error) {
 
 // Reload reads the file again and from then on knows the tokens that are in it now. removed
 // says how many it knew that are gone. A file without any token is taken: that is
-// how an operator locks everybody out. With an error everything stays as it was.
+// how an operator locks everybody out. With an error no token and no role comes in. A file that cannot be read or
+// understood changes nothing then; of one that others may write, tokens and roles that are gone are gone all the
+// same: whoever spoils the mode of the file, as a command of the same user can, does not keep a token by that.
 func (t *Tokens) Reload() (removed int, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	entries, err := t.read()
+	entries, exposed, err := t.read()
 	if err != nil {
 		return 0, err
+	}
+	before := *t.set.Load()
+	if exposed != nil {
+		entries = common(before, entries)
 	}
 	kept := make(map[[sha256.Size]byte]bool, len(entries))
 	for _, e := range entries {
 		kept[e.hash] = true
 	}
-	for _, e := range *t.set.Swap(&entries) {
+	for _, e := range before {
 		if !kept[e.hash] {
 			removed++
 		}
 	}
-	return removed, nil
+	t.set.Store(&entries)
+	return removed, exposed
+}
+
+// common are the tokens that are in both, with the roles that they have in both.
+func common(before, now []entry) (both []entry) {
+	for _, old := range before {
+		i := slices.IndexFunc(now, func(e entry) bool { return e.hash == old.hash && e.identity.Name == old.identity.Name })
+		if i < 0 {
+			continue
+		}
+		e := old
+		e.identity.Roles = slices.DeleteFunc(slices.Clone(old.identity.Roles), func(r Role) bool { return !now[i].identity.Has(r) })
+		if len(e.identity.Roles) > 0 {
+			both = append(both, e)
+		}
+	}
+	return both
+}
+
+// Guard takes the permission to write the file back from group and others, where it is this process's user's: a
+// command of that user can have given it. mended says that it had to.
+func (t *Tokens) Guard() (mended bool, err error) {
+	st, err := os.Stat(t.path)
+	if err != nil {
+		return false, withoutPath(err)
+	}
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	if !ok || int(sys.Uid) != os.Geteuid() || !st.Mode().IsRegular() || st.Mode().Perm()&writableByOthers == 0 {
+		return false, nil
+	}
+	return true, withoutPath(os.Chmod(t.path, st.Mode().Perm()&^writableByOthers))
 }
 
 // Len is how many tokens there are.
@@ -76,10 +116,15 @@ func (t *Tokens) Lookup(token string) (Identity, bool) {
 	return entries[found].identity, true
 }
 
-func (t *Tokens) read() ([]entry, error) {
+// read returns the tokens of the file. exposed is not nil where others may write it.
+func (t *Tokens) read() (entries []entry, exposed, err error) {
 	content, err := readFile(t.path)
-	if err != nil {
-		return nil, err
+	if e, ok := errors.AsType[*exposedError](err); ok {
+		exposed, err = e, nil
 	}
-	return parse(content)
+	if err != nil {
+		return nil, nil, err
+	}
+	entries, err = parse(content)
+	return entries, exposed, err
 }

@@ -26,14 +26,19 @@ func newArchive(s Store, met *metrics.Metrics, log *slog.Logger) *archive {
 }
 
 // did takes note of how a write of the kind op went, and returns err.
-func (a *archive) did(op string, err error) error {
+func (a *archive) did(op string, err error) error { return a.note(op, err, true) }
+
+// tidied is did for what may find nothing to remove: its success says nothing of the next write.
+func (a *archive) tidied(op string, err error) error { return a.note(op, err, false) }
+
+func (a *archive) note(op string, err error, written bool) error {
 	if errors.Is(err, ErrKeyTaken) || errors.Is(err, ErrNoRecord) {
 		return err // an answer
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err == nil {
-		if a.failing != nil {
+		if a.failing != nil && written {
 			a.log.Info("the store takes writes again", "failedFor", time.Since(a.since).Round(time.Millisecond))
 			a.failing = nil
 		}
@@ -76,10 +81,13 @@ func (a *archive) yield(id string, p YieldPoint) error {
 func (a *archive) advance(id string, c cursor, told bool) error {
 	return a.did("advance", a.store.Advance(id, c.stdout, c.stderr, told))
 }
-func (a *archive) delete(ids ...string) error { return a.did("delete", a.store.Delete(ids...)) }
-func (a *archive) probe() error               { return a.did("probe", a.store.Probe()) }
+
+func (a *archive) delete(ids ...string) error {
+	return a.tidied("delete", a.store.Delete(ids...))
+}
+func (a *archive) probe() error { return a.did("probe", a.store.Probe()) }
 func (a *archive) expireKeys(t time.Time) error {
-	return a.did("key", a.store.ExpireKeys(t))
+	return a.tidied("key", a.store.ExpireKeys(t))
 }
 
 func (a *archive) get(id string) (Record, error) {

@@ -261,6 +261,25 @@ func failing(t *testing.T, x fault) {
 	p.check(t, !x.onward)
 }
 
+// TestTidyingIsNoWrite: a deletion that finds nothing to delete succeeds on a full disk too. The store is not taken to
+// work again for that.
+func TestTidyingIsNoWrite(t *testing.T) {
+	f := newFixture(t, func(s *exec.Settings) {
+		s.Store = &storetest.Faulty{Store: s.Store, Before: func(op string, _ int) error {
+			if op == "Delete" || op == "ExpireKeys" {
+				return nil
+			}
+			return errCut
+		}}
+	})
+	if _, _, err := f.Start(t.Context(), alice, exec.Request{Command: "true"}); code(err) != exec.CodeStartFailed {
+		t.Errorf("a task: %v", err)
+	}
+	if len(f.Ready()) == 0 {
+		t.Error("ready, though nothing can be recorded")
+	}
+}
+
 // TestStoreComesBack: while the store fails, runs are answered and found, tasks refused, and readiness says
 // why; what was not recorded is, as soon as it works again.
 func TestStoreComesBack(t *testing.T) {

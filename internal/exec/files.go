@@ -260,12 +260,17 @@ func (f *files) sizeOf(o Owner, id string, s StreamName) (size int64, complete b
 	return st.Size(), true
 }
 
-// clearTemp removes the temporary directories of commands that run no more.
+// clearTemp removes the temporary directories of commands that run no more, and the directories of owners of whom
+// nothing is left. Nothing else may run meanwhile.
 func (f *files) clearTemp() error {
 	owners, err := f.entries(ownersDir)
 	for _, o := range owners {
+		dir := filepath.Join(ownersDir, o)
 		if err == nil {
-			err = f.removeTree(filepath.Join(ownersDir, o, tempDir))
+			err = f.removeTree(filepath.Join(dir, tempDir))
+		}
+		if err == nil {
+			_ = f.root.Remove(dir) // refused where something is in it
 		}
 	}
 	return err

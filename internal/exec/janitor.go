@@ -132,10 +132,13 @@ func (m *Manager) sweepExcess() bool {
 func (m *Manager) remove(list []Stored) error {
 	ids := make([]string, 0, len(list))
 	for _, s := range list {
+		ids = append(ids, s.ID)
+	}
+	defer m.beginDeleting(ids...)()
+	for _, s := range list {
 		if err := m.files.removeRun(s.Owner, s.ID); err != nil {
 			m.set.Logger.Warn("removing old output failed", "id", s.ID, "error", err)
 		}
-		ids = append(ids, s.ID)
 	}
 	return m.archive.delete(ids...)
 }

@@ -33,8 +33,9 @@ type Manager struct {
 	firstSeq   int64             // seq when this life began
 	listeners  map[int]func(Run) // by number, the order in which they came
 	nextNumber int
-	struck     []string   // ids whose records have yet to be deleted
-	stored     OwnerUsage // what all terminal records occupy, about; the janitor adds it up anew
+	deleting   map[string]int // ids that are not to be found
+	struck     []string       // ids whose records have yet to be deleted
+	stored     OwnerUsage     // what all terminal records occupy, about; the janitor adds it up anew
 
 	saving        sync.Mutex // held while what waits for its record is recorded, or forgotten
 	stdinPatience time.Duration
@@ -69,7 +70,7 @@ func NewManager(s Settings) (*Manager, error) {
 		set: s, files: f,
 		inherited: inherited(s.Environ, s.EnvKeep), managed: managedVars(s),
 		archive: newArchive(s.Store, s.Metrics, s.Logger),
-		live:    map[string]*job{}, foreground: map[Owner]int{}, tasks: map[slot]int{}, listeners: map[int]func(Run){},
+		live:    map[string]*job{}, foreground: map[Owner]int{}, tasks: map[slot]int{}, deleting: map[string]int{}, listeners: map[int]func(Run){},
 		stdinPatience: stdinPatience, kick: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 	if err := m.recoverState(); err != nil {
@@ -102,9 +103,12 @@ func (m *Manager) find(c Caller, k Kind, id string) (found, error) {
 // look finds a command whoever asks. Not there: the zero value.
 func (m *Manager) look(id string) (found, error) {
 	m.mu.Lock()
-	j := m.live[id]
+	j, going := m.live[id], m.deleting[id] > 0
 	m.mu.Unlock()
-	if j != nil {
+	switch {
+	case going:
+		return found{}, nil
+	case j != nil:
 		return found{job: j}, nil
 	}
 	// What is no longer live was recorded before it left.
@@ -119,6 +123,28 @@ func (m *Manager) look(id string) (found, error) {
 	}
 	m.advertise(&rec.Run)
 	return found{rec: rec}, nil
+}
+
+// unlessDeleted is for what was found to be missing: err, or that there is no such command any more.
+func (m *Manager) unlessDeleted(c Caller, k Kind, id string, err error) error {
+	if _, gone := m.find(c, k, id); gone != nil {
+		return gone
+	}
+	return err
+}
+
+// beginDeleting has ids not be found from now on: nobody is to see a command whose output is half gone. done ends
+// that, when they are not in the store any more, or have to stay.
+func (m *Manager) beginDeleting(ids ...string) (done func()) {
+	count := func(n int) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for _, id := range ids {
+			add(m.deleting, id, n)
+		}
+	}
+	count(1)
+	return func() { count(-1) }
 }
 
 // advertise fills in where complete streams lie, which no record holds: a state directory can
@@ -178,11 +204,14 @@ func (m *Manager) Kill(ctx context.Context, c Caller, k Kind, id, reason string)
 		f.job.requestStop(CauseKill)
 		m.set.Logger.DebugContext(ctx, "kill requested", "id", id, "reason", reason)
 		select {
+		case <-f.job.done:
 		case <-f.job.stopping:
-		case <-f.job.done: // it was faster
 		case <-ctx.Done():
 		}
-		return KillRequested, f.snapshot(true), nil
+		if run := f.snapshot(true); !run.Status.Terminal() || run.Cause != CauseNone {
+			return KillRequested, run, nil
+		}
+		// It was faster, and no signal was sent.
 	}
 	m.markTold(f)
 	return AlreadyFinished, f.snapshot(true), nil
@@ -211,7 +240,7 @@ func (m *Manager) OpenStream(c Caller, k Kind, id string, name StreamName) (io.R
 		err = output.ErrIncomplete
 	}
 	if err != nil {
-		return nil, 0, time.Time{}, errGone(k, id, name)
+		return nil, 0, time.Time{}, m.unlessDeleted(c, k, id, errGone(k, id, name))
 	}
 	modified := run.FinishedAt
 	if modified.IsZero() {

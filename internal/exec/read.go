@@ -65,7 +65,10 @@ func (m *Manager) Output(ctx context.Context, c Caller, id string, o ReadOptions
 	for {
 		p := s.page(at, share(max(1, min(o.MaxBytes, MaxReadBytes))))
 		p.Next = m.sealCursor(id, p)
-		if p.delivers() || o.Wait == 0 || !s.await(ctx, timer.C, p) {
+		switch {
+		case p.Lossy:
+			return p, m.unlessDeleted(c, Background, id, nil)
+		case p.delivers() || o.Wait == 0 || !s.await(ctx, timer.C, p):
 			return p, nil
 		}
 	}

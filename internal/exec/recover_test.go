@@ -155,6 +155,14 @@ func TestMissingDatabase(t *testing.T) {
 	}
 	f.open(t)
 	eventually(t, "the orphan is gone", func() bool { _, err := os.Stat(orphan); return errors.Is(err, os.ErrNotExist) })
+	empty := f.state + "/owners/cccc"
+	if err := os.Mkdir(empty, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f.restart(t)
+	if _, err := os.Stat(empty); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory of an owner of whom nothing is left: %v", err)
+	}
 	if got, err := f.content(alice, task.ID, exec.Stdout); got != "kept\n" || err != nil {
 		t.Errorf("with its records again: %q %v", got, err)
 	}

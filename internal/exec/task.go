@@ -38,6 +38,7 @@ func (m *Manager) Delete(_ context.Context, c Caller, id string) error {
 	owner := f.snapshot(false).Owner
 	m.saving.Lock() // else one that still waits for its record could come back
 	defer m.saving.Unlock()
+	defer m.beginDeleting(id)()
 	// Files first: what is left after a failure in between is a record whose output is gone, and not
 	// files that nobody knows of.
 	if err := m.files.removeRun(owner, id); err != nil {
@@ -68,6 +69,11 @@ func (m *Manager) Consume(_ context.Context, c Caller, id string) (Page, error) 
 		return stdout.last(m.set.MaxOutputBytes), stderr.last(m.set.MaxOutputBytes)
 	})
 	p.Next = m.sealCursor(id, p)
+	if p.Lossy {
+		if err := m.unlessDeleted(c, Background, id, nil); err != nil {
+			return Page{}, err
+		}
+	}
 	next := cursor{p.Stdout.To, p.Stderr.To}
 	return p, m.consume(f, next, p.Task.Status.Terminal())
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -560,3 +561,55 @@ func (f *fixture) triesInVain(tb testing.TB, c exec.Caller, id string) {
 }
 
 func second2[A, B any](_ A, b B, err error) (B, error) { return b, err }
+
+// TestReadMeetsDelete: who reads what is just being deleted gets it whole, or hears that it is not there.
+func TestReadMeetsDelete(t *testing.T) {
+	f := newFixture(t)
+	for range 40 {
+		id := f.finished(t, alice, "echo printed").ID
+		readers := map[string]func() (string, error){
+			"stream": func() (string, error) { return f.content(alice, id, exec.Stdout) },
+			"output": func() (string, error) {
+				p, err := f.Output(t.Context(), alice, id, exec.ReadOptions{MaxBytes: 100})
+				return p.Stdout.Text, err
+			},
+			"consume": func() (string, error) {
+				p, err := f.Consume(t.Context(), alice, id)
+				return p.Stdout.Text, err
+			},
+		}
+		var wg sync.WaitGroup
+		for name, read := range readers {
+			wg.Go(func() {
+				if got, err := read(); got != "printed\n" && code(err) != exec.CodeNotFound {
+					t.Errorf("%s: %q %v", name, got, err)
+				}
+			})
+		}
+		wg.Go(func() {
+			if err := f.Delete(t.Context(), alice, id); err != nil {
+				t.Error(err)
+			}
+		})
+		wg.Wait()
+	}
+}
+
+// TestKillMeetsTheEnd: what a kill is said to have come to is what came of it.
+func TestKillMeetsTheEnd(t *testing.T) {
+	f := newFixture(t)
+	for range 60 {
+		task, _, err := f.Start(t.Context(), alice, exec.Request{Command: "exit 3"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		outcome, _, err := f.Kill(t.Context(), alice, exec.Background, task.ID, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := f.awaitEnd(t, alice, task.ID)
+		if (outcome == exec.KillRequested) != (end.Cause == exec.CauseKill) || (outcome == exec.AlreadyFinished) != (end.Status == exec.StatusCompleted) {
+			t.Errorf("%s: %s, cause %q", outcome, end.Status, end.Cause)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -42,6 +43,9 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, c streamCon
 	h := w.Header()
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Content-Disposition", `attachment; filename="`+c.name+`"`)
+	if !strings.HasPrefix(r.Header.Get("Range"), "bytes=") {
+		r.Header.Del("Range") // a unit that is not known is to be ignored (RFC 9110, 14.2); net/http answers 416
+	}
 	rw := &rangeWriter{ResponseWriter: w}
 	http.ServeContent(rw, r, c.name, c.modified, c.content)
 	if !rw.refused {

@@ -309,6 +309,7 @@ func TestRunStream(t *testing.T) {
 		t.Errorf("%q %q", a.body, a.Header.Get("Content-Range"))
 	}
 	f.do(t, "GET", path, "", "Range: bytes=0-1,4-5").wantStatus(t, 206)
+	f.do(t, "GET", path, "", "Range: lines=1-2").wantStatus(t, 200)
 	a = f.do(t, "HEAD", path, "")
 	a.wantStatus(t, 200)
 	if a.ContentLength != int64(len(data)) {
