@@ -80,7 +80,10 @@ func (m *Manager) begin(c Caller, k Kind, r Request) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.enter(j, r.Key); err != nil {
+	if k == Foreground && r.Key == nil && r.YieldAfter == 0 {
+		// Promised to nobody. Most runs are over soon, and then recorded once, as settled.
+		j.entry = time.AfterFunc(briefRun, func() { _ = m.enter(j, nil) })
+	} else if err := m.enter(j, r.Key); err != nil {
 		m.strike(j) // a write that failed may have happened all the same
 		m.cancelStart(j)
 		return nil, err
@@ -97,8 +100,22 @@ func (m *Manager) begin(c Caller, k Kind, r Request) (*job, error) {
 	return j, nil
 }
 
+// briefRun is for how long a run that nobody is promised to find again goes without a record.
+const briefRun = 50 * time.Millisecond
+
+// awaitEntry returns when the store has been asked to take the admission. untried: it has not been, and will not be.
+func (j *job) awaitEntry() (untried bool) {
+	if j.entry != nil && j.entry.Stop() {
+		close(j.entered)
+		return true
+	}
+	<-j.entered
+	return false
+}
+
 // enter records the admission. A run that nobody was promised to find again goes on without a record.
 func (m *Manager) enter(j *job, key *Key) error {
+	defer close(j.entered)
 	if key != nil {
 		key = new(keyOf(Caller{Owner: j.spec.Owner}, j.kind(), *key))
 	}
@@ -117,6 +134,9 @@ func (m *Manager) enter(j *job, key *Key) error {
 
 // strike takes the record of a command back that did not start, and its key with it.
 func (m *Manager) strike(j *job) {
+	if j.awaitEntry() {
+		return
+	}
 	if m.archive.delete(j.id) != nil {
 		m.mu.Lock()
 		defer m.mu.Unlock()

@@ -41,6 +41,8 @@ type job struct {
 	lifted   chan struct{} // closed when the timeout applies no more
 	hurry    chan struct{} // closed: do not wait for a grace
 	hurried  sync.Once
+	entered  chan struct{}           // closed when the store has been asked to take the admission, or will not be
+	entry    *time.Timer             // what asks it, unless it is stopped before; nil: it was asked before the start
 	started  chan struct{}           // closed when the command runs, or will not
 	done     chan struct{}           // closed after everything below is final
 	path     func(StreamName) string // where a stream's file is, if there is one
@@ -68,7 +70,7 @@ func newJob(id string, seq int64, kind Kind, spec Spec, path func(StreamName) st
 	return &job{
 		id: id, seq: seq, spec: spec, path: path,
 		stop: make(chan Cause, 1), stopping: make(chan struct{}), lifted: make(chan struct{}), hurry: make(chan struct{}),
-		started: make(chan struct{}), done: make(chan struct{}), users: 1,
+		entered: make(chan struct{}), started: make(chan struct{}), done: make(chan struct{}), users: 1,
 		run: Run{
 			ID: id, Owner: spec.Owner, Kind: kind, Spec: spec, Status: StatusRunning, StartedAt: time.Now(),
 			Sandbox: SandboxFacts{Mode: spec.Mode}, // the rest is stamped when it settles

@@ -54,6 +54,7 @@ func settledJob(rec Record, r Run) *job {
 	j := newJob(r.ID, rec.Seq, r.Kind, r.Spec, nil)
 	j.run, j.closed, j.read, j.told = r, true, cursor{rec.ReadStdout, rec.ReadStderr}, rec.Reported
 	j.inserted.Store(true)
+	close(j.entered)
 	close(j.started)
 	close(j.done)
 	return j

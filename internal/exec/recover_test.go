@@ -61,6 +61,7 @@ func TestLostTasks(t *testing.T) {
 	yielded := f.mustRun(t, alice, exec.Request{Command: "echo y; exec sleep 60", YieldAfter: 50 * time.Millisecond})
 	run, result := f.inBackground(t, t.Context(), alice, exec.Request{Command: "head -c 100000 /dev/zero; echo up; exec sleep 60"})
 	f.awaitOutput(t, alice, run, "up")
+	time.Sleep(100 * time.Millisecond) // a run has no record before it is 50 ms old
 	c.off.Store(true)
 	shut(f.Manager)
 	if r := <-result; !r.Unrecorded || !r.Status.Terminal() {

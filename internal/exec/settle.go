@@ -118,14 +118,7 @@ func recordOf(seq int64, r Run) Record {
 // keep records a settled command; false: the store did not take it, and the janitor will try again.
 func (m *Manager) keep(j *job, r Run) bool {
 	rec := recordOf(j.seq, r)
-	if !j.inserted.Load() {
-		// A run whose admission could not be recorded. Its end is, where that is possible by now.
-		if m.archive.insert(Record{Run: asAdmitted(r), Seq: j.seq}, nil) != nil {
-			return false
-		}
-		j.inserted.Store(true)
-	}
-	if m.archive.settle(rec) != nil {
+	if !m.write(j, rec) {
 		return false
 	}
 	// Each consuming read has recorded this already, unless the store failed it.
@@ -134,6 +127,23 @@ func (m *Manager) keep(j *job, r Run) bool {
 	}
 	m.addStored(rec.Bytes)
 	return true
+}
+
+// write puts the record of a settled command into the store, whatever of it is there already.
+func (m *Manager) write(j *job, rec Record) bool {
+	untried := j.awaitEntry()
+	if !j.inserted.Load() {
+		first := rec // a brief run's only record
+		if !untried {
+			// The admission could not be recorded, or was although it seemed not so. The end is, where that is possible by now.
+			first = Record{Run: asAdmitted(rec.Run), Seq: j.seq}
+		}
+		if m.archive.insert(first, nil) != nil {
+			return false
+		}
+		j.inserted.Store(true)
+	}
+	return untried || m.archive.settle(rec) == nil
 }
 
 // seal ends a log and returns what is known of it.
