@@ -19,7 +19,7 @@ func TestCasesL(t *testing.T) {
 	d := start(t)
 	d.needsSandbox(t)
 	d.inParallel(t, []namedCase{
-		{"L01", caseL01}, {"L01 owners", caseL01Owners}, {"L01 from inside", caseL01Inside}, {"L01 modes", caseL01Modes}, {"L04", caseL04}, {"L05", caseL05},
+		{"L01", caseL01}, {"L01 owners", caseL01Owners}, {"L01 from inside", caseL01Inside}, {"L01 modes", caseL01Modes}, {"L04", caseL04}, {"L05", caseL05}, {"L05 deep", caseL05Deep},
 	})
 }
 
@@ -104,6 +104,26 @@ func caseL01Inside(t *testing.T, d *daemon) {
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
 		t.Errorf("its directory holds %v (%v); want it alone", entries, err)
 	}
+}
+
+// caseL05Deep: a command's temporary directory goes with it, however deep it was made.
+func caseL05Deep(t *testing.T, d *daemon) {
+	needsTool(t, "python3")
+	const script = `import os
+os.chdir(os.environ["TMPDIR"])
+for i in range(20000):
+    os.mkdir("d"); os.chdir("d")
+print("deep")`
+	r := d.run(t, in{"command": "python3 -c '" + script + "'"})
+	r.printed(t, "deep\n", "")
+	d.await(t, "it is gone", func() bool {
+		for _, dir := range []string{"/trash", "/owners/shared/tmp/" + r.ID} {
+			if left, err := os.ReadDir(d.state + dir); err == nil && len(left) > 0 {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // caseL01Modes: a command that takes the modes of the state directory's files opens them to nobody for

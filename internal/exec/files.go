@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,6 +18,7 @@ import (
 //	<state>/owners/<owner>/<id>/{stdout,stderr}   output files, 0600
 //	<state>/owners/<owner>/<id>/stdout.dropped    a link that leads nowhere: the file was withdrawn, or could not be made
 //	<state>/owners/<owner>/tmp/<id>/              a running command's private TMPDIR
+//	<state>/trash/                                what is being removed
 //	<workspace>/<owner>/                          the owner's workspace
 //
 // <owner> is the owner key, or "shared" for nobody. All access to the state
@@ -26,6 +28,7 @@ type files struct {
 	path      string // canonical
 	base      string // canonical workspace
 	oneForAll bool
+	kick      func() // wakes the janitor: something is left in the trash
 }
 
 const (
@@ -79,14 +82,35 @@ func (f *files) ownerDir(o Owner) string { return filepath.Join(f.path, ownersDi
 
 // workspace returns the owner's workspace, made on first use.
 func (f *files) workspace(o Owner) (string, error) {
-	if f.oneForAll {
-		return f.base, isDir(f.base)
+	if err := takeBack(f.base); err != nil || f.oneForAll {
+		return f.base, err
 	}
 	dir := filepath.Join(f.base, ownerName(o))
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Mkdir(dir, 0o700); err == nil {
+		return dir, nil
+	} else if !errors.Is(err, fs.ErrExist) {
 		return "", err
 	}
-	return dir, nil
+	return dir, takeBack(dir)
+}
+
+// takeBack gives a directory of ours back to its owner, if a command of the same user, maybe another owner's, has
+// taken the owner's permissions.
+func takeBack(dir string) error {
+	st, err := os.Lstat(dir)
+	switch {
+	case err != nil:
+		return err
+	case !st.IsDir():
+		return errNotDirectory
+	case st.Mode().Perm()&0o700 == 0o700:
+		return nil
+	}
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	if !ok || int(sys.Uid) != os.Geteuid() {
+		return nil // not ours to change
+	}
+	return os.Chmod(dir, st.Mode().Perm()|0o700)
 }
 
 // tempPath is the private temporary directory of the command with that id.
@@ -148,6 +172,9 @@ func (f *files) mend(dir string) error {
 	for part := range strings.SplitSeq(dir, "/") {
 		path = filepath.Join(path, part)
 		st, err := f.root.Lstat(path)
+		if errors.Is(err, fs.ErrPermission) && os.Chmod(f.path, 0o700) == nil {
+			st, err = f.root.Lstat(path)
+		}
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -260,16 +287,19 @@ func (f *files) sizeOf(o Owner, id string, s StreamName) (size int64, complete b
 	return st.Size(), true
 }
 
-// clearTemp removes the temporary directories of commands that run no more, and the directories of owners of whom
-// nothing is left. Nothing else may run meanwhile.
+// clearTemp takes away the temporary directories of commands that run no more (the janitor removes them), and the
+// directories of owners of whom nothing is left. Nothing else may run meanwhile.
 func (f *files) clearTemp() error {
 	owners, err := f.entries(ownersDir)
 	for _, o := range owners {
 		dir := filepath.Join(ownersDir, o)
 		if err == nil {
-			err = f.removeTree(filepath.Join(dir, tempDir))
+			err = f.mend(dir)
 		}
 		if err == nil {
+			if _, err = f.discard(filepath.Join(dir, tempDir)); errors.Is(err, fs.ErrNotExist) {
+				err = nil
+			}
 			_ = f.root.Remove(dir) // refused where something is in it
 		}
 	}
@@ -316,35 +346,4 @@ func (f *files) entries(dir string) ([]string, error) {
 // removeRun removes the output files of one command.
 func (f *files) removeRun(o Owner, id string) error {
 	return f.removeTree(filepath.Join(ownersDir, ownerName(o), id))
-}
-
-// removeTree removes rel and all below it. A command may have left directories
-// that their owner cannot search; where the daemon is not root, those are opened up first.
-func (f *files) removeTree(rel string) error {
-	if err := f.mend(filepath.Dir(rel)); err != nil {
-		return err
-	}
-	err := f.root.RemoveAll(rel)
-	if errors.Is(err, fs.ErrPermission) {
-		f.openUp(rel)
-		err = f.root.RemoveAll(rel)
-	}
-	return err
-}
-
-func (f *files) openUp(dir string) {
-	if f.root.Chmod(dir, 0o700) != nil {
-		return
-	}
-	d, err := f.root.Open(dir)
-	if err != nil {
-		return
-	}
-	entries, _ := d.ReadDir(-1)
-	d.Close()
-	for _, e := range entries {
-		if e.IsDir() {
-			f.openUp(filepath.Join(dir, e.Name()))
-		}
-	}
 }

@@ -18,6 +18,7 @@ const (
 // keepHouse removes what is to be kept no longer, and writes down what could not be written before, until
 // the Manager is closed.
 func (m *Manager) keepHouse() {
+	m.emptyTrash()
 	m.sweep(time.Now())
 	m.removeOrphans()
 	sweep := time.NewTicker(max(quickSweep, min(sweepEvery, m.set.Retention/sweepPerAge)))
@@ -32,23 +33,33 @@ func (m *Manager) keepHouse() {
 			m.mendState()
 			m.catchUp()
 		case <-sweep.C:
+			m.emptyTrash()
 			m.sweep(time.Now())
 		case <-m.kick:
+			m.emptyTrash()
 			m.sweep(time.Now())
 		}
 	}
 }
 
+// emptyTrash removes what commands left and nobody waited for to be removed.
+func (m *Manager) emptyTrash() {
+	if err := m.files.emptyTrash(m.closed); err != nil {
+		m.set.Logger.Warn("removing what commands left failed", "error", err)
+	}
+}
+
 // mendState undoes what a command of the same user may do to the modes of our files (the gap "metadata"): it must
 // neither open them to others nor keep the next bashd from starting.
-func (m *Manager) mendState() {
-	mended, err := m.files.mendTop()
-	if len(mended) > 0 {
-		m.set.Logger.Warn("the mode of files of the state directory had been changed and was mended; a command did that, or somebody else of this user", "files", mended)
+func (m *Manager) mendState() (mended bool) {
+	names, err := m.files.mendTop()
+	if len(names) > 0 {
+		m.set.Logger.Warn("the mode of files of the state directory had been changed and was mended; a command did that, or somebody else of this user", "files", names)
 	}
 	if err != nil {
 		m.set.Logger.Error("the modes of the state directory's files cannot be mended", "error", err)
 	}
+	return len(names) > 0
 }
 
 // addStored adds up what records occupy, and wakes the janitor when that is too much.
@@ -59,10 +70,15 @@ func (m *Manager) addStored(bytes int64) {
 	full := m.stored.Bytes > m.set.MaxStateBytes || m.stored.Records > maxRecords
 	m.mu.Unlock()
 	if full {
-		select {
-		case m.kick <- struct{}{}:
-		default:
-		}
+		m.wakeJanitor()
+	}
+}
+
+// wakeJanitor has it do its round now.
+func (m *Manager) wakeJanitor() {
+	select {
+	case m.kick <- struct{}{}:
+	default: // it was woken already
 	}
 }
 

@@ -69,10 +69,11 @@ func NewManager(s Settings) (*Manager, error) {
 	m := &Manager{
 		set: s, files: f,
 		inherited: inherited(s.Environ, s.EnvKeep), managed: managedVars(s),
-		archive: newArchive(s.Store, s.Metrics, s.Logger),
-		live:    map[string]*job{}, foreground: map[Owner]int{}, tasks: map[slot]int{}, deleting: map[string]int{}, listeners: map[int]func(Run){},
+		live: map[string]*job{}, foreground: map[Owner]int{}, tasks: map[slot]int{}, deleting: map[string]int{}, listeners: map[int]func(Run){},
 		stdinPatience: stdinPatience, kick: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
+	f.kick = m.wakeJanitor
+	m.archive = newArchive(s.Store, s.Metrics, s.Logger, m.mendState)
 	if err := m.recoverState(); err != nil {
 		f.close()
 		return nil, fmt.Errorf("recovering what an earlier bashd left: %w", err)

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"bashd/internal/exec"
 	"bashd/internal/sandbox"
 	"bashd/internal/store"
@@ -167,6 +169,55 @@ func TestMissingDatabase(t *testing.T) {
 	if got, err := f.content(alice, task.ID, exec.Stdout); got != "kept\n" || err != nil {
 		t.Errorf("with its records again: %q %v", got, err)
 	}
+}
+
+// TestDeepTree: how deep and wide a command makes its temporary directory is up to the command. It neither stays, nor
+// keeps a later bashd from starting, though there are far fewer descriptors than levels.
+func TestDeepTree(t *testing.T) {
+	f := newFixture(t)
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	few := before
+	few.Cur = 256
+	shut(f.Manager)
+	dir := f.state + "/owners/aaaa/tmp/bash-deep"
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	at, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	for level := 0; level < 3000 && err == nil; level++ {
+		var next, file int
+		if file, err = unix.Openat(at, "file", unix.O_CREAT|unix.O_CLOEXEC, 0); err == nil {
+			unix.Close(file)
+			err = unix.Mkdirat(at, "d", 0o700)
+		}
+		if err == nil {
+			next, err = unix.Openat(at, "d", unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		}
+		if level%100 == 50 && err == nil {
+			err = unix.Fchmod(at, 0) // as root it does not matter
+		}
+		unix.Close(at)
+		at = next
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(at)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &before)
+	f.open(t)
+	if _, err := os.Lstat(filepath.Dir(dir)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is still there: %v", err)
+	}
+	eventually(t, "the trash is empty", func() bool {
+		left, err := os.ReadDir(f.state + "/trash")
+		return err == nil && len(left) == 0
+	})
 }
 
 // TestTornOutput: what is left on disk need not be whole.

@@ -71,6 +71,7 @@ type readLayer struct {
 	rules *ruleset
 	walk  []stamp // the directories that were listed
 	built time.Time
+	taken time.Time // last; guarded by readLayers.mu
 }
 
 // stamp remembers a directory's last change.
@@ -159,7 +160,12 @@ type readLayers struct {
 	mu    sync.Mutex
 	byKey map[string]*readLayer // by exceptions
 	order []string              // least recently used first
+	tidy  *time.Timer           // set while there are layers: calls dropIdle
 }
+
+// layerIdle is how long a layer that nobody takes is kept at most. The files that it names keep their space on
+// the disk for so long, even when they are removed.
+const layerIdle = 10 * time.Second
 
 // maxReadLayers bounds the descriptors held, one a layer: about one for each owner at work.
 const maxReadLayers = 64
@@ -179,7 +185,32 @@ func (c *readLayers) take(exceptions []string) (int, error) {
 		l = built
 	}
 	c.touch(key)
+	l.taken = time.Now()
+	if c.tidy == nil {
+		c.tidy = time.AfterFunc(layerIdle, c.dropIdle)
+	}
 	return l.rules.duplicate()
+}
+
+// dropIdle lets go of layers that nobody has taken for a while.
+func (c *readLayers) dropIdle() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, key := range slices.Clone(c.order) {
+		if time.Since(c.byKey[key].taken) >= layerIdle {
+			c.remove(key)
+		}
+	}
+	if c.tidy = nil; len(c.order) > 0 {
+		c.tidy = time.AfterFunc(layerIdle, c.dropIdle)
+	}
+}
+
+// remove lets go of a layer. The caller holds mu.
+func (c *readLayers) remove(key string) {
+	c.byKey[key].rules.close()
+	delete(c.byKey, key)
+	c.order = slices.DeleteFunc(c.order, func(k string) bool { return k == key })
 }
 
 func (c *readLayers) put(key string, l *readLayer) {
@@ -195,17 +226,18 @@ func (c *readLayers) put(key string, l *readLayer) {
 func (c *readLayers) touch(key string) {
 	c.order = append(slices.DeleteFunc(c.order, func(k string) bool { return k == key }), key)
 	for len(c.order) > maxReadLayers {
-		c.byKey[c.order[0]].rules.close()
-		delete(c.byKey, c.order[0])
-		c.order = c.order[1:]
+		c.remove(c.order[0])
 	}
 }
 
+// close is for when nobody takes layers any more.
 func (c *readLayers) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, l := range c.byKey {
-		l.rules.close()
+	if c.tidy != nil {
+		c.tidy.Stop()
 	}
-	c.byKey, c.order = nil, nil
+	for len(c.order) > 0 {
+		c.remove(c.order[0])
+	}
 }

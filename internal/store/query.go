@@ -131,8 +131,15 @@ func scanWhole(rows *sql.Rows, r *exec.Record) error {
 		return err
 	}
 	r.Run.Stdout.Tail, r.Run.Stderr.Tail = stdout, stderr
-	return decodeSpec(spec, &r.Run)
+	if err := decodeSpec(spec, &r.Run); err != nil {
+		r.Run.Detail = damaged
+	}
+	return nil
 }
+
+// damaged is told of a record of which only the columns can be read: it is found, listed, settled and deleted like
+// any other, and keeps nobody from the rest.
+const damaged = "the record of this command is damaged; only a part of it could be read"
 
 // scanRow decodes a row of columns, and puts what follows them into more.
 func scanRow(rows *sql.Rows, r *exec.Record, more ...any) error {
@@ -152,7 +159,10 @@ func scanRow(rows *sql.Rows, r *exec.Record, more ...any) error {
 	if yieldStdout.Valid {
 		r.Run.Yielded = &exec.YieldPoint{Stdout: yieldStdout.Int64, Stderr: yieldStderr.Int64}
 	}
-	return decodeFacts(facts, &r.Run)
+	if err := decodeFacts(facts, &r.Run); err != nil {
+		r.Run.Detail = damaged
+	}
+	return nil
 }
 
 // Oldest is [exec.Store].Oldest; of those that ended at the same time the one that was admitted first comes first.

@@ -263,3 +263,31 @@ func TestKeysSurviveALossOfPower(t *testing.T) {
 		t.Error("without a key it did")
 	}
 }
+
+// TestDamagedRecords: a record that cannot be read whole keeps nobody from the others, nor from deleting it.
+func TestDamagedRecords(t *testing.T) {
+	db := openTemp(t)
+	insertAll(t, db, settled(1), settled(2), running(3))
+	for _, q := range []string{"UPDATE commands SET facts = '{' WHERE seq IN (2, 3)", "UPDATE bodies SET spec = 'x' WHERE seq = 2"} {
+		if _, err := db.process.Exec(q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := settled(2)
+	list, err := db.List(exec.Query{Owner: r.Run.Owner, Kind: r.Run.Kind, Limit: 10})
+	if err != nil || len(list) != 2 || list[0].Run.ID != r.Run.ID || list[0].Run.Detail != damaged || list[0].Run.Status != r.Run.Status {
+		t.Errorf("list: %+v %v", list, err)
+	}
+	if got, err := db.Get(r.Run.ID); err != nil || got.Run.Detail != damaged || got.Run.Owner != r.Run.Owner {
+		t.Errorf("get: %+v %v", got, err)
+	}
+	if got, err := db.Unsettled(); err != nil || len(got) != 1 || got[0].Run.ID != running(3).Run.ID {
+		t.Errorf("unsettled: %+v %v", got, err)
+	}
+	if err := errors.Join(db.Settle(settled(3)), db.Delete(r.Run.ID)); err != nil {
+		t.Error(err)
+	}
+	if _, err := db.Get(r.Run.ID); !errors.Is(err, exec.ErrNoRecord) {
+		t.Errorf("deleted: %v", err)
+	}
+}

@@ -1,0 +1,172 @@
+package exec
+
+import (
+	"crypto/rand"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// trashDir, in the state directory, is where trees wait to be removed.
+	trashDir = "trash"
+	// removePatience is how long the end of a command waits for what it left to be removed. The janitor does the rest.
+	removePatience = 2 * time.Second
+	// moveBatch bounds how many directories are moved out of one before they are removed in turn.
+	moveBatch = 1000
+)
+
+// removeTree removes rel and all below it, or at least takes it away: what is not removed within removePatience is
+// in the trash then.
+//
+// How deep and how wide a tree is, the command decides that made it. So a level costs neither a descriptor nor a stack frame, as
+// it does with os.RemoveAll: a directory that is not empty is moved up into the trash, and has its turn there.
+func (f *files) removeTree(rel string) error {
+	if err := f.mend(filepath.Dir(rel)); err != nil {
+		return err
+	}
+	st, err := f.root.Lstat(rel)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !st.IsDir():
+		return f.root.Remove(rel)
+	}
+	name, err := f.discard(rel)
+	if err != nil {
+		return err
+	}
+	return f.removeTrash(time.Now().Add(removePatience), name)
+}
+
+// discard moves a directory into the trash.
+func (f *files) discard(rel string) (name string, err error) {
+	if err := f.root.Mkdir(trashDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	// A command may have taken its mode, without which it cannot be moved.
+	if err := f.root.Chmod(rel, 0o700); err != nil {
+		return "", err
+	}
+	name = rand.Text()
+	return name, f.root.Rename(rel, filepath.Join(trashDir, name))
+}
+
+// emptyTrash removes what is in the trash, until stop is closed.
+func (f *files) emptyTrash(stop <-chan struct{}) error {
+	names, err := f.entries(trashDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, name := range names {
+		for done := false; !done && err == nil; {
+			select {
+			case <-stop:
+				return nil
+			default:
+			}
+			err = f.removeTrash(time.Now().Add(removePatience), name)
+			_, lookErr := f.root.Lstat(filepath.Join(trashDir, name))
+			done = lookErr != nil
+		}
+	}
+	return err
+}
+
+// removeTrash removes directories in the trash, as far as it gets until then.
+func (f *files) removeTrash(until time.Time, names ...string) error {
+	trash, err := f.root.Open(trashDir)
+	if err != nil {
+		return err
+	}
+	defer trash.Close()
+	for len(names) > 0 {
+		if time.Now().After(until) {
+			f.kick()
+			return nil
+		}
+		name := names[len(names)-1]
+		moved, err := f.emptyOne(trash, name)
+		if err != nil {
+			return err
+		}
+		if names = append(names, moved...); len(moved) > 0 {
+			continue // and then name again
+		}
+		if err := f.root.Remove(filepath.Join(trashDir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		names = names[:len(names)-1]
+	}
+	return nil
+}
+
+// emptyOne removes what is in one directory of the trash. Directories that are not empty themselves it moves
+// beside that, moveBatch at most.
+func (f *files) emptyOne(trash *os.File, name string) (moved []string, err error) {
+	path := filepath.Join(trashDir, name)
+	err = f.root.Chmod(path, 0o700)
+	var dir *os.File
+	if err == nil {
+		dir, err = f.root.Open(path)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // somebody else is at it
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	for len(moved) < moveBatch {
+		entries, err := dir.Readdirnames(moveBatch)
+		if errors.Is(err, io.EOF) {
+			return moved, nil
+		}
+		if err != nil {
+			return moved, err
+		}
+		for _, entry := range entries {
+			fresh, err := removeOrMove(int(dir.Fd()), entry, int(trash.Fd()))
+			if err != nil {
+				return moved, err
+			}
+			if fresh != "" {
+				moved = append(moved, fresh)
+			}
+		}
+		// Removing what was read may make the rest be skipped, so it is read from the start.
+		if _, err := dir.Seek(0, io.SeekStart); err != nil {
+			return moved, err
+		}
+	}
+	return moved, nil
+}
+
+// removeOrMove removes one entry of a directory, or moves it to another under the name that it returns.
+func removeOrMove(dir int, entry string, to int) (fresh string, err error) {
+	err = unix.Unlinkat(dir, entry, 0)
+	if errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EPERM) {
+		err = unix.Unlinkat(dir, entry, unix.AT_REMOVEDIR)
+	}
+	switch {
+	case err == nil, errors.Is(err, unix.ENOENT):
+		return "", nil
+	case !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EEXIST):
+		return "", &fs.PathError{Op: "remove", Path: entry, Err: err}
+	}
+	if err := unix.Fchmodat(dir, entry, 0o700, 0); err != nil {
+		return "", &fs.PathError{Op: "chmod", Path: entry, Err: err}
+	}
+	fresh = rand.Text()
+	if err := unix.Renameat(dir, entry, to, fresh); err != nil {
+		return "", &fs.PathError{Op: "rename", Path: entry, Err: err}
+	}
+	return fresh, nil
+}
