@@ -27,7 +27,7 @@ func TestCasesK(t *testing.T) {
 	d.inParallel(t, []namedCase{
 		{"K01", caseK01},
 		{"K01 output", caseK01Output},
-		{"K02", caseK02},
+		{"K02 hang-up", caseK02HangUp}, {"K02", caseK02},
 		{"K03", caseK03},
 		{"K04 K05", caseK04K05},
 		{"K06", caseK06},
@@ -375,6 +375,25 @@ func asInit(t *testing.T) *daemon {
 	d := launchIn(t, surroundings{wrapper: wrapper, nobody: true})
 	t.Cleanup(func() { d.stop(t) })
 	return d
+}
+
+// caseK02HangUp: the end of the terminal is an orderly one too: what ran is recorded as what became of it.
+func caseK02HangUp(t *testing.T, _ *daemon) {
+	d := launch(t)
+	id := d.task(t, in{"command": "trap 'echo cleaned; exit 3' TERM; echo up; sleep 6331 & wait"}).ID
+	d.printedSoFar(t, id, "up\n")
+	if err := syscall.Kill(d.pid, syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-d.done; err != nil {
+		t.Errorf("the daemon ended with %v", err)
+	}
+	d.awaitNoProcess(t, time.Second)
+	again := d.restart(t)
+	if k := again.getTask(t, id); k.Status != "killed" || k.Cause != "shutdown" {
+		t.Errorf("afterwards: %s", k.raw)
+	}
+	again.printedInAll(t, id, "up\ncleaned\n", "")
 }
 
 // caseK04K05: a daemon that is PID 1 inherits every orphan. It reaps them all, and takes

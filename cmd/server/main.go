@@ -28,7 +28,7 @@ func main() {
 
 const usage = `bashd runs shell commands that come over HTTP, confined by the kernel.
 
-usage: bashd [serve]               serve until SIGTERM or SIGINT; SIGHUP reads the tokens file again
+usage: bashd [serve]               serve until SIGTERM or SIGINT; SIGHUP reads the tokens file again, or without one ends it too
        bashd token NAME [ROLE…]    make an API token for the tokens file; bashd token --help says more
        bashd healthcheck           ask a running server whether it is alive; exit 0 if so
        bashd config                print the effective configuration, secrets redacted
@@ -81,6 +81,11 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	// end into a death by signal.
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	if cfg.Open() {
+		signal.Notify(signals, syscall.SIGHUP) // the terminal is gone: an orderly end
+	} else {
+		signal.Ignore(syscall.SIGHUP) // until there are tokens to read again
+	}
 	return serve(ctx, cfg, environ, signals, stderr)
 }
 

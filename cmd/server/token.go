@@ -81,7 +81,7 @@ func loadTokens(cfg config.Config) (*auth.Tokens, error) {
 }
 
 // reloadOnHangup has the tokens file read again at every SIGHUP, until stop. In open mode there is
-// nothing to read, and the signal keeps its meaning, the end.
+// nothing to read, and the signal means the end.
 func reloadOnHangup(tokens *auth.Tokens, log *slog.Logger) (stop func()) {
 	if tokens == nil {
 		return func() {}

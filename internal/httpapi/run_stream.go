@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -43,9 +44,7 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, c streamCon
 	h := w.Header()
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Content-Disposition", `attachment; filename="`+c.name+`"`)
-	if !strings.HasPrefix(r.Header.Get("Range"), "bytes=") {
-		r.Header.Del("Range") // a unit that is not known is to be ignored (RFC 9110, 14.2); net/http answers 416
-	}
+	bytesOnly(r.Header)
 	rw := &rangeWriter{ResponseWriter: w}
 	http.ServeContent(rw, r, c.name, c.modified, c.content)
 	if !rw.refused {
@@ -55,6 +54,20 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, c streamCon
 	setCommonHeaders(h, r) // net/http took some of them away
 	h.Set("Content-Range", fmt.Sprintf("bytes */%d", c.size))
 	s.problem(w, r, &exec.Error{Code: codeRangeNotSatisfiable, Message: fmt.Sprintf("the stream has %d bytes; the range asked for is none of them, or malformed", c.size)})
+}
+
+// manyDigits is a number that net/http does not read, beyond the end of every stream.
+var manyDigits = regexp.MustCompile(`[0-9]{19,}`)
+
+// bytesOnly leaves of a Range header what net/http understands, which answers 416 to the rest: a unit that is
+// not known is to be ignored (RFC 9110, 14.2), and a position far beyond the end is one like any other.
+func bytesOnly(h http.Header) {
+	spec := h.Get("Range")
+	if !strings.HasPrefix(spec, "bytes=") {
+		h.Del("Range")
+		return
+	}
+	h.Set("Range", manyDigits.ReplaceAllString(spec, "999999999999999999"))
 }
 
 // rangeWriter keeps back the 416 of http.ServeContent, which is plain text.

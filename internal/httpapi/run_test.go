@@ -310,6 +310,8 @@ func TestRunStream(t *testing.T) {
 	}
 	f.do(t, "GET", path, "", "Range: bytes=0-1,4-5").wantStatus(t, 206)
 	f.do(t, "GET", path, "", "Range: lines=1-2").wantStatus(t, 200)
+	f.do(t, "GET", path, "", "Range: bytes=4-99999999999999999999").wantStatus(t, 206)
+	f.do(t, "GET", path, "", "Range: bytes=99999999999999999999-").wantProblem(t, 416, codeRangeNotSatisfiable)
 	a = f.do(t, "HEAD", path, "")
 	a.wantStatus(t, 200)
 	if a.ContentLength != int64(len(data)) {

@@ -204,15 +204,23 @@ func (s *search) holdsIn(path string) (table, fd int, found bool) {
 	if err != nil {
 		return 0, 0, false
 	}
+	var all []int
+	// A table that ends with an error is no evidence for what was not read of it.
+	_ = numbers(table, func(number int, _ string) bool {
+		all = append(all, number)
+		return len(all)%1024 != 0 || !s.expired()
+	})
+	// A new connection tends to have the highest number, and to read a link is what takes time.
 	var buf [32]byte
-	// An entry that cannot be read is no evidence, and neither is a table that ends with an error.
-	_ = numbers(table, func(number int, name string) bool {
-		n, err := unix.Readlinkat(table, name, buf[:])
+	for _, number := range slices.Backward(all) {
+		n, err := unix.Readlinkat(table, strconv.Itoa(number), buf[:])
 		if err == nil && string(buf[:n]) == s.link {
 			fd, found = number, true
 		}
-		return !found && !s.expired()
-	})
+		if found || s.expired() {
+			break
+		}
+	}
 	if !found {
 		unix.Close(table)
 	}
