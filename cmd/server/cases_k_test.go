@@ -27,7 +27,8 @@ func TestCasesK(t *testing.T) {
 	d.inParallel(t, []namedCase{
 		{"K01", caseK01},
 		{"K01 output", caseK01Output},
-		{"K02 hang-up", caseK02HangUp}, {"K02", caseK02},
+		{"K02", caseK02},
+		{"K02 hang-up", caseK02HangUp},
 		{"K03", caseK03},
 		{"K04 K05", caseK04K05},
 		{"K06", caseK06},

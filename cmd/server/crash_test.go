@@ -189,7 +189,7 @@ func (c *crashes) checkAll(t *testing.T) {
 // the state directory holds what it is to hold.
 func (c *crashes) noStrayTemp(t *testing.T) {
 	t.Helper()
-	known := []string{"bashd.db", "bashd.db-shm", "bashd.db-wal", "cursor.key", "lock", "owners", "probe"}
+	known := []string{"bashd.db", "bashd.db-shm", "bashd.db-wal", "cursor.key", "lock", "owners", "probe", "trash"}
 	entries, _ := filepath.Glob(c.d.state + "/*")
 	for _, path := range entries {
 		if !slices.Contains(known, filepath.Base(path)) {
@@ -208,6 +208,10 @@ func (c *crashes) noStrayOutput(t *testing.T) {
 	c.d.await(t, "no output is left that no record names", func() bool {
 		dirs, _ := filepath.Glob(c.d.state + "/owners/*/bash-*")
 		return !slices.ContainsFunc(dirs, func(dir string) bool { return !c.isNamed(dir) })
+	})
+	c.d.await(t, "the trash is empty", func() bool {
+		left, _ := filepath.Glob(c.d.state + "/trash/*")
+		return len(left) == 0
 	})
 	_ = filepath.WalkDir(c.d.state+"/owners", func(path string, e fs.DirEntry, err error) error {
 		name := filepath.Base(path)
