@@ -82,13 +82,13 @@ func parseRoles(list string) ([]Role, error) {
 
 // formatLine is what parseLine reads. No roles at all means the default.
 func formatLine(name string, hash [sha256.Size]byte, roles []Role) string {
-	line := name + ":" + hex.EncodeToString(hash[:])
-	for i, r := range roles {
-		separator := ","
-		if i == 0 {
-			separator = ":"
+	fields := []string{name, hex.EncodeToString(hash[:])}
+	if len(roles) > 0 {
+		names := make([]string, len(roles))
+		for i, r := range roles {
+			names[i] = string(r)
 		}
-		line += separator + string(r)
+		fields = append(fields, strings.Join(names, ","))
 	}
-	return line
+	return strings.Join(fields, ":")
 }

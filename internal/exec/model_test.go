@@ -121,12 +121,12 @@ func (m *model) print() {
 		return
 	}
 	i := m.rand.IntN(2)
-	text := ""
+	var text strings.Builder
 	for range 1 + m.rand.IntN(30) {
-		text += []string{"a", "é", "€", "😀", "."}[m.rand.IntN(5)]
+		text.WriteString([]string{"a", "é", "€", "😀", "."}[m.rand.IntN(5)])
 	}
-	t.out[i] += text
-	m.tell(m.tb, t.owner, t.id, "oe"[i:i+1]+text)
+	t.out[i] += text.String()
+	m.tell(m.tb, t.owner, t.id, "oe"[i:i+1]+text.String())
 	m.awaitBytes(m.tb, t.owner, t.id, int64(len(t.out[0])), int64(len(t.out[1])))
 }
 

@@ -30,11 +30,12 @@ var tokenLines = map[string]string{
 
 func writeTokens(t *testing.T, path string, tokens ...string) {
 	t.Helper()
-	content := "# for tests\n"
+	var content strings.Builder
+	content.WriteString("# for tests\n")
 	for _, token := range tokens {
-		content += fmt.Sprintf(tokenLines[token], fmt.Sprintf("%x", sha256.Sum256([]byte(token)))) + "\n"
+		content.WriteString(fmt.Sprintf(tokenLines[token], fmt.Sprintf("%x", sha256.Sum256([]byte(token)))) + "\n")
 	}
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(content.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
