@@ -13,6 +13,7 @@
 //	running ──exit──────────────→ completed
 //	   │  ──signal──────────────→ killed
 //	   ├──kill/timeout/abort→ stopping ──gone──→ killed   (exitCode as a trap left it)
+//	   │                         └──it had ended by itself before a signal reached it→ completed or killed, without cause
 //	   └──spawn or runner fails, server lost───→ failed
 //
 // A terminal status is never left. The table in status.go is the one place

@@ -24,6 +24,9 @@ type ending struct {
 
 // how takes bash's own status over and says what the command's is.
 func (e *ending) how(p *sandbox.Process) {
+	if p.ByItself() {
+		e.cause = CauseNone // it was sent for when bash had ended already
+	}
 	ws, ok := p.Status()
 	switch {
 	case !ok:

@@ -18,7 +18,7 @@ const (
 // drawing. What is not here does not happen.
 var transitions = map[Status][]Status{
 	StatusRunning:  {StatusStopping, StatusCompleted, StatusKilled, StatusFailed},
-	StatusStopping: {StatusKilled, StatusFailed},
+	StatusStopping: {StatusCompleted, StatusKilled, StatusFailed},
 }
 
 // Terminal reports that s is never left again.

@@ -6,12 +6,13 @@ import "testing"
 func TestLifeCycle(t *testing.T) {
 	all := []Status{StatusRunning, StatusStopping, StatusCompleted, StatusKilled, StatusFailed}
 	allowed := map[[2]Status]bool{
-		{StatusRunning, StatusStopping}:  true,
-		{StatusRunning, StatusCompleted}: true,
-		{StatusRunning, StatusKilled}:    true,
-		{StatusRunning, StatusFailed}:    true,
-		{StatusStopping, StatusKilled}:   true,
-		{StatusStopping, StatusFailed}:   true,
+		{StatusRunning, StatusStopping}:   true,
+		{StatusRunning, StatusCompleted}:  true,
+		{StatusRunning, StatusKilled}:     true,
+		{StatusRunning, StatusFailed}:     true,
+		{StatusStopping, StatusCompleted}: true,
+		{StatusStopping, StatusKilled}:    true,
+		{StatusStopping, StatusFailed}:    true,
 	}
 	for _, from := range all {
 		leaves := false

@@ -29,6 +29,7 @@ type Process struct {
 	// Written before exited is closed.
 	status syscall.WaitStatus
 	alone  bool
+	before bool // no order had been carried out
 	lost   bool
 	// Written before gone is closed.
 	survivors int
@@ -57,6 +58,10 @@ func (p *Process) Status() (ws syscall.WaitStatus, ok bool) { return p.status, !
 
 // Alone reports that bash left nothing behind. Only after Exited.
 func (p *Process) Alone() bool { return p.alone }
+
+// ByItself reports that bash ended before Terminate or Kill reached it, though it may have been told later
+// than that. Only after Exited.
+func (p *Process) ByItself() bool { return p.before }
 
 // Survivors counts what Kill had to kill after bash had ended. Only after Gone.
 func (p *Process) Survivors() int { return p.survivors }
@@ -125,7 +130,7 @@ func (p *Process) follow() (ready bool) {
 		switch rec.Kind {
 		case runner.KindExited:
 			if !exited {
-				p.status, p.alone = syscall.WaitStatus(rec.A), rec.B == 1
+				p.status, p.alone, p.before = syscall.WaitStatus(rec.A), rec.B == 1, rec.C == 0
 				exited = true
 				close(p.exited)
 			}

@@ -51,6 +51,8 @@ func (r *runner) forRunning(do func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.running {
+		// One that is on its way out takes no signal any more: its end is its own.
+		r.ordered = r.ordered || !exiting(r.shell)
 		do()
 	}
 	return r.running
@@ -199,11 +201,30 @@ func parentOf(pid int) (int, bool) {
 	if err != nil {
 		return 0, false
 	}
-	s := string(b)
-	fields := strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
+	fields := statFields(b)
 	if len(fields) < 2 {
 		return 0, false
 	}
 	parent, err := strconv.Atoi(fields[1])
 	return parent, err == nil
+}
+
+// statFields are the fields of a stat file behind the name, the state being the first.
+func statFields(stat []byte) []string {
+	s := string(stat)
+	return strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
+}
+
+// exiting reports that a process has begun to end (PF_EXITING of linux/sched.h), or has ended.
+func exiting(pid int) bool {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	fields := statFields(b)
+	if len(fields) < 7 {
+		return false
+	}
+	flags, err := strconv.ParseUint(fields[6], 10, 64)
+	return err == nil && flags&0x4 != 0
 }

@@ -13,7 +13,7 @@ type Kind byte
 const (
 	KindExec      Kind = 'X' // the command's program was executed; A is its pid
 	KindFailed    Kind = 'F' // it was not; A is the Stage, B the errno
-	KindExited    Kind = 'E' // the shell ended; A is its wait status, B is 1 if nothing else was left
+	KindExited    Kind = 'E' // the shell ended; A is its wait status, B is 1 if nothing else was left, C is 1 if an order was carried out before
 	KindGone      Kind = 'G' // nothing is left; A counts survivors killed, B user µs, C system µs, D the largest resident set in KiB
 	KindGoneReady Kind = 'R' // the same, and the runner waits for another job
 )

@@ -30,6 +30,7 @@ type runner struct {
 	mu       sync.Mutex
 	sequence uint32 // guarded by mu; of the present job
 	running  bool   // guarded by mu: orders are for a command that runs
+	ordered  bool   // guarded by mu: one was carried out
 	toX      int    // guarded by mu; write end of X's orders, -1: none
 }
 
@@ -74,7 +75,7 @@ func (r *runner) serve(job *Job, f fds, setOOM func(int), ownOOM int) (again boo
 		return false
 	}
 	r.mu.Lock()
-	r.running = true
+	r.running, r.ordered = true, false
 	r.mu.Unlock()
 	r.send(Record{Kind: KindExec, A: uint64(r.shell)})
 	if first {
@@ -226,6 +227,11 @@ func (r *runner) wait() (again bool) {
 		switch {
 		case pid == r.shell:
 			exited = Record{Kind: KindExited, A: uint64(ws)}
+			r.mu.Lock()
+			if r.ordered {
+				exited.C = 1
+			}
+			r.mu.Unlock()
 		case r.sweeping.Load() && ws.Signaled() && ws.Signal() == syscall.SIGKILL:
 			survivors++
 		}
