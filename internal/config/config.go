@@ -132,8 +132,8 @@ type Config struct {
 	MaxBodyBytes int64 `env:"BASHD_MAX_BODY_BYTES" envDefault:"8388608" min:"1024" max:"1073741824" doc:"size of a request body, in bytes"`
 	// Retention counts from the end of a run or task.
 	Retention time.Duration `env:"BASHD_RETENTION" envDefault:"24h" min:"1s" max:"87600h" doc:"how long settled runs and tasks are kept, as a Go duration such as 90m or 24h"`
-	// MaxStateBytes makes room by deleting the oldest first.
-	MaxStateBytes int64 `env:"BASHD_MAX_STATE_BYTES" envDefault:"10737418240" min:"1" max:"1125899906842624" doc:"disk space of settled runs and tasks, in bytes; the oldest go first"`
+	// MaxStateBytes makes room by deleting the oldest of whoever takes most.
+	MaxStateBytes int64 `env:"BASHD_MAX_STATE_BYTES" envDefault:"10737418240" min:"1" max:"1125899906842624" doc:"disk space of settled runs and tasks, in bytes; when it is exceeded, the owner who takes most loses the oldest"`
 	// Drain 0 means that a shutdown kills at once.
 	Drain time.Duration `env:"BASHD_DRAIN_MS" envDefault:"4000" kind:"ms" min:"0" max:"600000" doc:"how long foreground runs may still finish at shutdown, in milliseconds"`
 	// EnvKeep holds names that the credential pattern catches for nothing.
