@@ -111,7 +111,7 @@ func caseL05Deep(t *testing.T, d *daemon) {
 	needsTool(t, "python3")
 	const script = `import os
 os.chdir(os.environ["TMPDIR"])
-for i in range(20000):
+for i in range(2000):
     os.mkdir("d"); os.chdir("d")
 print("deep")`
 	r := d.run(t, in{"command": "python3 -c '" + script + "'"})
@@ -133,7 +133,8 @@ func caseL01Modes(t *testing.T, _ *daemon) {
 	output := d.task(t, in{"command": "echo kept"})
 	d.waitTask(t, output.ID)
 	attack := func(mode string) {
-		r := d.sh(t, "cd '"+d.state+"' && chmod "+mode+" bashd.db* cursor.key lock owners . ; stat -c %a .")
+		// The ways to them first: then what is below cannot be reached any more by a user that is not root.
+		r := d.sh(t, "cd '"+d.state+"' && chmod "+mode+" bashd.db* cursor.key lock owners '"+d.ws+"' . .. ; stat -c %a .")
 		if r.Stdout.Text == "700\n" {
 			t.Skip("a confined command cannot change modes here")
 		}
@@ -142,6 +143,11 @@ func caseL01Modes(t *testing.T, _ *daemon) {
 		for path, want := range map[string]os.FileMode{".": 0o700, "owners": 0o700, "bashd.db": 0o600, "bashd.db-wal": 0o600, "cursor.key": 0o600, "lock": 0o600} {
 			if st, err := os.Stat(filepath.Join(d.state, path)); err != nil || st.Mode().Perm() != want {
 				all = append(all, fmt.Sprint(path, st, err))
+			}
+		}
+		for _, dir := range []string{filepath.Dir(d.state), d.ws} {
+			if st, err := os.Stat(dir); err != nil || st.Mode().Perm()&0o700 != 0o700 {
+				all = append(all, fmt.Sprint(dir, st, err))
 			}
 		}
 		return all

@@ -148,6 +148,10 @@ func (c *crashes) plantOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, dir+"/stdout", "whose is this?")
+	old := time.Now().Add(-48 * time.Hour) // longer than the retention
+	if err := os.Chtimes(dir, old, old); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // resurrect starts the next daemon.

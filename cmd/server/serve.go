@@ -46,7 +46,7 @@ func serve(ctx context.Context, cfg config.Config, environ []string, signals <-c
 		return err
 	}
 	defer st.close()
-	if err := prepareWorkspace(cfg); err != nil {
+	if err := prepareWorkspace(cfg, log); err != nil {
 		return err
 	}
 	sb, err := newSandbox(ctx, cfg, log)

@@ -8,12 +8,13 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"bashd/internal/config"
 	"bashd/internal/output"
+	"bashd/internal/reclaim"
 	"bashd/internal/store"
 )
 
@@ -35,6 +36,7 @@ const (
 
 // openState makes the state directory if it is missing, locks it, and reads its key.
 func openState(dir string, log *slog.Logger) (*state, error) {
+	reclaimed(dir, log)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("BASHD_STATE_DIR: %w", err)
 	}
@@ -60,7 +62,7 @@ func (s *state) prepare(dir string) (err error) {
 	if s.lock, err = s.root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return err
 	}
-	if err := unix.Flock(int(s.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+	if err := lock(s.lock); errors.Is(err, unix.EWOULDBLOCK) {
 		return fmt.Errorf("%s is in use by another bashd", dir)
 	} else if err != nil {
 		return fmt.Errorf("locking %s: %w", dir, err)
@@ -77,48 +79,55 @@ func (s *state) prepare(dir string) (err error) {
 	return s.root.Mkdir(scratchName, 0o700)
 }
 
-// takeBack gives a state directory of an earlier life, and the files in it, the modes back that a command of the
-// same user has changed (the gap "metadata" in docs/security.md): no command may keep the service from starting.
-// A directory that is not certainly ours is left as it is, for private to refuse.
-func takeBack(dir string, log *slog.Logger) error {
-	if st, err := os.Stat(dir); err == nil && ownedByUs(st) && st.Mode().Perm()&0o077 == 0 {
-		if err := chmod(dir, st, 0o700, log); err != nil { // else nothing in it could be looked at
+// lockPatience is how long the lock of a bashd that has been killed may stay: it takes a moment to be let go of.
+const lockPatience = 2 * time.Second
+
+func lock(f *os.File) error {
+	for deadline := time.Now().Add(lockPatience); ; time.Sleep(20 * time.Millisecond) {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(deadline) {
 			return err
 		}
 	}
-	if st, err := os.Lstat(filepath.Join(dir, lockName)); err != nil || !st.Mode().IsRegular() || !ownedByUs(st) {
-		return nil
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	st, err := os.Stat(dir)
-	if err == nil {
-		err = chmod(dir, st, 0o700, log)
-	}
-	for _, e := range entries {
-		st, statErr := e.Info()
-		if err != nil || statErr != nil || !st.Mode().IsRegular() || !ownedByUs(st) {
-			continue
-		}
-		err = chmod(filepath.Join(dir, e.Name()), st, 0o600, log)
-	}
-	return err
 }
 
-func chmod(path string, st fs.FileInfo, mode fs.FileMode, log *slog.Logger) error {
-	if st.Mode().Perm() == mode {
-		return nil
+// takeBack gives a state directory of an earlier life, and the files in it, the modes back that a command of the
+// same user has changed (the gap "metadata" in docs/security.md): no command may keep the service from starting.
+// A directory that is not certainly ours, by its lock and its key, is left as it is, for private to refuse.
+func takeBack(dir string, log *slog.Logger) error {
+	for name, size := range map[string]int64{lockName: 0, keyName: output.KeyBytes} {
+		if st, err := os.Lstat(filepath.Join(dir, name)); err != nil || !st.Mode().IsRegular() || st.Size() != size || !reclaim.Owned(st) {
+			return nil
+		}
+	}
+	if err := chmod(dir, 0o700, log); err != nil {
+		return err
+	}
+	for _, name := range []string{lockName, keyName, dbName, dbName + "-wal", dbName + "-shm"} {
+		if err := chmod(filepath.Join(dir, name), 0o600, log); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// reclaimed gives this user's directories down to path back, as far as it is allowed to; what is amiss then
+// is told by who uses them.
+func reclaimed(path string, log *slog.Logger) {
+	if mended, _ := reclaim.Way(path); len(mended) > 0 {
+		log.Warn("permissions of this user's own directories had been taken and were given back; a command did that, or somebody else of this user", "directories", mended)
+	}
+}
+
+// chmod gives one of our own files the mode that it is to have.
+func chmod(path string, mode fs.FileMode, log *slog.Logger) error {
+	st, err := os.Lstat(path)
+	if err != nil || st.Mode().Perm() == mode || !reclaim.Owned(st) || st.Mode().Type() == fs.ModeSymlink {
+		return err
 	}
 	log.Warn("the mode of a file of the state directory had been changed and was mended; a command did that, or somebody else of this user",
 		"file", path, "mode", fmt.Sprintf("%04o", st.Mode().Perm()))
 	return os.Chmod(path, mode)
-}
-
-func ownedByUs(st fs.FileInfo) bool {
-	sys, ok := st.Sys().(*syscall.Stat_t)
-	return ok && int(sys.Uid) == os.Geteuid()
 }
 
 // private refuses a directory that others can enter: outputs lie in it.
@@ -148,7 +157,8 @@ func (s *state) close() {
 
 // prepareWorkspace makes the workspace if it is missing. A home directory is
 // refused: it holds what must not be the commands'.
-func prepareWorkspace(cfg config.Config) error {
+func prepareWorkspace(cfg config.Config, log *slog.Logger) error {
+	reclaimed(cfg.Workspace, log)
 	if err := os.MkdirAll(cfg.Workspace, 0o700); err != nil {
 		return fmt.Errorf("BASHD_WORKSPACE: %w", err)
 	}

@@ -4,11 +4,14 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
+
+	"bashd/internal/reclaim"
 )
 
 // Tokens are the API tokens of a file, as it was when it was last read. They are
@@ -80,18 +83,28 @@ func common(before, now []entry) (both []entry) {
 	return both
 }
 
-// Guard takes the permission to write the file back from group and others, where it is this process's user's: a
-// command of that user can have given it. mended says that it had to.
+// Guard undoes what a command of this process's user can do to the modes of the file and the directories above
+// it, where they are this user's: it takes the permission to write the file back from group and others, and gives that to
+// read it back to the owner. mended says that it had to.
 func (t *Tokens) Guard() (mended bool, err error) {
+	return t.mend(writableByOthers)
+}
+
+// mend makes the file readable to its owner, and takes those permissions from it.
+func (t *Tokens) mend(take fs.FileMode) (mended bool, err error) {
+	way, err := reclaim.Way(filepath.Dir(t.path))
+	if mended = len(way) > 0; err != nil {
+		return mended, withoutPath(err)
+	}
 	st, err := os.Stat(t.path)
 	if err != nil {
-		return false, withoutPath(err)
+		return mended, withoutPath(err)
 	}
-	sys, ok := st.Sys().(*syscall.Stat_t)
-	if !ok || int(sys.Uid) != os.Geteuid() || !st.Mode().IsRegular() || st.Mode().Perm()&writableByOthers == 0 {
-		return false, nil
+	want := st.Mode().Perm()&^take | 0o400
+	if !st.Mode().IsRegular() || want == st.Mode().Perm() || !reclaim.Owned(st) {
+		return mended, nil
 	}
-	return true, withoutPath(os.Chmod(t.path, st.Mode().Perm()&^writableByOthers))
+	return true, withoutPath(os.Chmod(t.path, want))
 }
 
 // Len is how many tokens there are.
@@ -119,6 +132,13 @@ func (t *Tokens) Lookup(token string) (Identity, bool) {
 // read returns the tokens of the file. exposed is not nil where others may write it.
 func (t *Tokens) read() (entries []entry, exposed, err error) {
 	content, err := readFile(t.path)
+	if errors.Is(err, fs.ErrPermission) {
+		// A file that its own user may not read is one whose mode a command has taken. That is no way to keep a token, nor
+		// to keep the service from starting.
+		if mended, _ := t.mend(0); mended {
+			content, err = readFile(t.path)
+		}
+	}
 	if e, ok := errors.AsType[*exposedError](err); ok {
 		exposed, err = e, nil
 	}

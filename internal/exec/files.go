@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"bashd/internal/reclaim"
 )
 
 // files lays out what runs leave on disk:
@@ -82,7 +84,7 @@ func (f *files) ownerDir(o Owner) string { return filepath.Join(f.path, ownersDi
 
 // workspace returns the owner's workspace, made on first use.
 func (f *files) workspace(o Owner) (string, error) {
-	if err := takeBack(f.base); err != nil || f.oneForAll {
+	if err := usable(f.base); err != nil || f.oneForAll {
 		return f.base, err
 	}
 	dir := filepath.Join(f.base, ownerName(o))
@@ -91,26 +93,23 @@ func (f *files) workspace(o Owner) (string, error) {
 	} else if !errors.Is(err, fs.ErrExist) {
 		return "", err
 	}
-	return dir, takeBack(dir)
+	return dir, usable(dir)
 }
 
-// takeBack gives a directory of ours back to its owner, if a command of the same user, maybe another owner's, has
-// taken the owner's permissions.
-func takeBack(dir string) error {
+// usable sees that dir is a directory of ours that can be used. A command of the same user, maybe another owner's, can have
+// taken its permissions, or those on the way to it.
+func usable(dir string) error {
 	st, err := os.Lstat(dir)
-	switch {
-	case err != nil:
-		return err
-	case !st.IsDir():
-		return errNotDirectory
-	case st.Mode().Perm()&0o700 == 0o700:
-		return nil
+	if err != nil || st.Mode().Perm()&0o700 != 0o700 {
+		if _, err := reclaim.Way(dir); err != nil {
+			return err
+		}
+		st, err = os.Lstat(dir)
 	}
-	sys, ok := st.Sys().(*syscall.Stat_t)
-	if !ok || int(sys.Uid) != os.Geteuid() {
-		return nil // not ours to change
+	if err == nil && !st.IsDir() {
+		err = errNotDirectory
 	}
-	return os.Chmod(dir, st.Mode().Perm()|0o700)
+	return err
 }
 
 // tempPath is the private temporary directory of the command with that id.
@@ -129,21 +128,26 @@ func (f *files) makeTemp(o Owner, id string) error {
 	return f.root.Mkdir(filepath.Join(rel, id), 0o700)
 }
 
-// mendTop gives the state directory and what lies in it, the database for one, their modes back, and tells
-// what it had to mend. What lies deeper is behind these, and mended when it is used.
+// mendTop gives the state directory and what lies in it, the database for one, their modes back, and the ways to it and
+// to the workspace, and tells what it had to mend. What lies deeper is behind these, and mended when it is used.
 func (f *files) mendTop() (mended []string, err error) {
+	for _, dir := range []string{f.path, f.base} {
+		way, err := reclaim.Way(dir)
+		if mended = append(mended, way...); err != nil {
+			return mended, err
+		}
+	}
 	if st, err := os.Stat(f.path); err == nil && st.Mode().Perm() != 0o700 {
-		// By its path, since a directory without search permission has none for "." either.
 		if err := os.Chmod(f.path, 0o700); err != nil {
-			return nil, err
+			return mended, err
 		}
 		mended = append(mended, f.path)
 	}
 	names, err := f.entries(".")
 	for _, name := range names {
 		st, statErr := f.root.Lstat(name)
-		if statErr != nil {
-			continue // gone again, as the files of a transaction may be
+		if statErr != nil || !reclaim.Owned(st) {
+			continue // gone again, as the files of a transaction may be; or not ours to change
 		}
 		want := fs.FileMode(0o600)
 		switch st.Mode().Type() {
@@ -172,7 +176,10 @@ func (f *files) mend(dir string) error {
 	for part := range strings.SplitSeq(dir, "/") {
 		path = filepath.Join(path, part)
 		st, err := f.root.Lstat(path)
-		if errors.Is(err, fs.ErrPermission) && os.Chmod(f.path, 0o700) == nil {
+		if errors.Is(err, fs.ErrPermission) {
+			if _, wayErr := reclaim.Way(f.path); wayErr != nil {
+				return wayErr
+			}
 			st, err = f.root.Lstat(path)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
@@ -293,27 +300,31 @@ func (f *files) clearTemp() error {
 	owners, err := f.entries(ownersDir)
 	for _, o := range owners {
 		dir := filepath.Join(ownersDir, o)
-		if err == nil {
-			err = f.mend(dir)
+		if st, lookErr := f.root.Lstat(dir); err != nil || lookErr != nil || !st.IsDir() {
+			continue // what a command with full access put there is not ours to look into
 		}
-		if err == nil {
-			if _, err = f.discard(filepath.Join(dir, tempDir)); errors.Is(err, fs.ErrNotExist) {
-				err = nil
-			}
-			_ = f.root.Remove(dir) // refused where something is in it
+		if err = f.mend(dir); err != nil {
+			continue
 		}
+		if _, err = f.discard(filepath.Join(dir, tempDir)); errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+			err = nil
+		}
+		_ = f.root.Remove(dir) // refused where something is in it
 	}
 	return err
 }
 
-// eachRun calls visit for the directory of every command, until it returns false.
-func (f *files) eachRun(visit func(o Owner, id string) bool) error {
+// eachRun calls visit for the directory of every command, with the time of its last change, until it returns false.
+func (f *files) eachRun(visit func(o Owner, id string, modified time.Time) bool) error {
 	owners, err := f.entries(ownersDir)
 	if err != nil {
 		return err
 	}
 	for _, name := range owners {
 		ids, err := f.entries(filepath.Join(ownersDir, name))
+		if errors.Is(err, unix.ENOTDIR) {
+			continue // put there by a command with full access
+		}
 		if err != nil {
 			return err
 		}
@@ -322,7 +333,11 @@ func (f *files) eachRun(visit func(o Owner, id string) bool) error {
 			o = ""
 		}
 		for _, id := range ids {
-			if id != tempDir && !visit(o, id) {
+			if id == tempDir {
+				continue
+			}
+			st, err := f.root.Lstat(filepath.Join(ownersDir, name, id))
+			if err == nil && !visit(o, id, st.ModTime()) {
 				return nil
 			}
 		}
@@ -335,12 +350,17 @@ func (f *files) entries(dir string) ([]string, error) {
 	if err := f.mend(dir); err != nil {
 		return nil, err
 	}
-	d, err := f.root.Open(dir)
+	d, err := f.openDir(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
 	return d.Readdirnames(-1)
+}
+
+// openDir opens a directory and nothing else: the opening of a FIFO would wait for a writer.
+func (f *files) openDir(dir string) (*os.File, error) {
+	return f.root.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
 }
 
 // removeRun removes the output files of one command.

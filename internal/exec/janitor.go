@@ -6,13 +6,14 @@ import (
 )
 
 const (
-	sweepEvery  = time.Minute            // how often what has grown too old is looked for, at most
-	retryEvery  = time.Second            // how often a store that fails is tried again
-	maxRecords  = 100_000                // settled commands that are remembered, besides Retention and MaxStateBytes
-	sweepBatch  = 50                     // records that are removed between two looks at the clock and the sums
-	maxUnsaved  = 1000                   // settled runs that are kept in memory because the store fails
-	quickSweep  = 200 * time.Millisecond // the least time between two sweeps
-	sweepPerAge = 4                      // sweeps in one Retention, where that is short
+	sweepEvery   = time.Minute            // how often what has grown too old is looked for, at most
+	orphansEvery = time.Hour              // how often output without a record is looked for, at most
+	retryEvery   = time.Second            // how often a store that fails is tried again
+	maxRecords   = 100_000                // settled commands that are remembered, besides Retention and MaxStateBytes
+	sweepBatch   = 50                     // records that are removed between two looks at the clock and the sums
+	maxUnsaved   = 1000                   // settled runs that are kept in memory because the store fails
+	quickSweep   = 200 * time.Millisecond // the least time between two sweeps
+	sweepPerAge  = 4                      // sweeps in one Retention, where that is short
 )
 
 // keepHouse removes what is to be kept no longer, and writes down what could not be written before, until
@@ -20,7 +21,9 @@ const (
 func (m *Manager) keepHouse() {
 	m.emptyTrash()
 	m.sweep(time.Now())
-	m.removeOrphans()
+	m.removeOrphans(time.Now())
+	orphans := time.NewTicker(max(orphansEvery, m.set.Retention))
+	defer orphans.Stop()
 	sweep := time.NewTicker(max(quickSweep, min(sweepEvery, m.set.Retention/sweepPerAge)))
 	defer sweep.Stop()
 	retry := time.NewTicker(retryEvery)
@@ -32,6 +35,8 @@ func (m *Manager) keepHouse() {
 		case <-retry.C:
 			m.mendState()
 			m.catchUp()
+		case now := <-orphans.C:
+			m.removeOrphans(now)
 		case <-sweep.C:
 			m.emptyTrash()
 			m.sweep(time.Now())
@@ -239,17 +244,11 @@ func (j *job) recorded() Run {
 	return r
 }
 
-// removeOrphans removes output that no record names: of runs that could not be recorded. Where there were no
-// records at all when this life began, the database is missing, and what is there may be all that is left.
-func (m *Manager) removeOrphans() {
-	if m.firstSeq == 0 {
-		_ = m.files.eachRun(func(Owner, string) bool {
-			m.set.Logger.Warn("the state directory has output files and no records; they are left alone: is the database missing?")
-			return false
-		})
-		return
-	}
-	err := m.files.eachRun(func(o Owner, id string) bool {
+// removeOrphans removes output that no record names, when it is as old as what is forgotten: of runs that could not be
+// recorded. It is not done at once, because it may be the database that is missing.
+func (m *Manager) removeOrphans(now time.Time) {
+	left := 0
+	err := m.files.eachRun(func(o Owner, id string, modified time.Time) bool {
 		select {
 		case <-m.closed:
 			return false
@@ -261,12 +260,20 @@ func (m *Manager) removeOrphans() {
 		if live || !m.archive.unknown(id) {
 			return true
 		}
+		if now.Sub(modified) <= m.set.Retention {
+			left++
+			return true
+		}
+		m.set.Logger.Info("removing output that no record names", "id", id)
 		if err := m.files.removeRun(o, id); err != nil {
-			m.set.Logger.Warn("removing output that nobody knows of failed", "id", id, "error", err)
+			m.set.Logger.Warn("removing output that no record names failed", "id", id, "error", err)
 		}
 		return true
 	})
 	if err != nil {
-		m.set.Logger.Warn("looking for output that nobody knows of failed", "error", err)
+		m.set.Logger.Warn("looking for output that no record names failed", "error", err)
+	}
+	if left > 0 {
+		m.set.Logger.Warn("there is output that no record names; it is removed when it is older than BASHD_RETENTION. Is the database missing?", "commands", left)
 	}
 }

@@ -30,7 +30,6 @@ type Manager struct {
 	tasks      map[slot]int    // tasks of an owner and session
 	draining   bool
 	seq        int64
-	firstSeq   int64             // seq when this life began
 	listeners  map[int]func(Run) // by number, the order in which they came
 	nextNumber int
 	deleting   map[string]int // ids that are not to be found

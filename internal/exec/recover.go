@@ -10,7 +10,6 @@ func (m *Manager) recoverState() error {
 	if m.seq, err = m.archive.store.LastSeq(); err != nil {
 		return err
 	}
-	m.firstSeq = m.seq
 	unsettled, err := m.archive.store.Unsettled()
 	if err != nil {
 		return err

@@ -136,8 +136,8 @@ func TestLostWhileTheStoreFails(t *testing.T) {
 	}
 }
 
-// TestMissingDatabase: output that may be all that is left is not tidied away for want of records; output that
-// no record names beside others is.
+// TestMissingDatabase: output that may be all that is left is not tidied away for want of records, in this life or the next, until
+// it is as old as what is forgotten.
 func TestMissingDatabase(t *testing.T) {
 	f := newFixture(t)
 	task := f.finished(t, alice, "echo kept")
@@ -147,13 +147,19 @@ func TestMissingDatabase(t *testing.T) {
 	records := f.settings.Store
 	f.settings.Store = storetest.NewMemory()
 	f.open(t)
-	f.finished(t, alice, "true") // by then the janitor has looked
+	f.finished(t, alice, "true")
+	f.restart(t)
+	f.finished(t, alice, "true") // by then the janitor has looked twice
 	if b, err := os.ReadFile(path); err != nil || string(b) != "kept\n" {
 		t.Errorf("the output: %q %v", b, err)
 	}
 	shut(f.Manager)
 	f.settings.Store = records
 	if err := os.Mkdir(orphan, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	long := time.Now().Add(-2 * time.Hour) // longer than the retention
+	if err := os.Chtimes(orphan, long, long); err != nil {
 		t.Fatal(err)
 	}
 	f.open(t)
@@ -206,6 +212,14 @@ func TestDeepTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	unix.Close(at)
+	// What a command with full access can put in the way.
+	err = errors.Join(
+		os.Mkdir(f.state+"/trash", 0o700), unix.Mkfifo(f.state+"/trash/fifo", 0o600), os.WriteFile(f.state+"/trash/file", nil, 0),
+		unix.Mkfifo(f.state+"/owners/fifo", 0o600), os.Mkdir(f.state+"/owners/bbbb", 0o700), unix.Mkfifo(f.state+"/owners/bbbb/tmp", 0o600),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
 		t.Fatal(err)
 	}
@@ -290,9 +304,11 @@ func TestLeftoversAreRemoved(t *testing.T) {
 	f := newFixture(t)
 	kept := f.finished(t, alice, "echo kept")
 	shut(f.Manager)
+	long := time.Now().Add(-2 * time.Hour)
 	for _, dir := range []string{"/owners/aaaa/bash-old", "/owners/shared/bash-old", "/owners/aaaa/tmp/bash-old"} {
 		if err := errors.Join(
 			os.MkdirAll(f.state+dir, 0o700), os.WriteFile(f.state+dir+"/stdout", []byte("x"), 0o600), os.Symlink(filepath.Dir(precious), f.state+dir+"/link"),
+			os.Chtimes(f.state+dir, long, long),
 		); err != nil {
 			t.Fatal(err)
 		}

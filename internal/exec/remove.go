@@ -66,15 +66,16 @@ func (f *files) emptyTrash(stop <-chan struct{}) error {
 		return nil
 	}
 	for _, name := range names {
-		for done := false; !done && err == nil; {
+		for done := false; !done; {
 			select {
 			case <-stop:
 				return nil
 			default:
 			}
-			err = f.removeTrash(time.Now().Add(removePatience), name)
+			removeErr := f.removeTrash(time.Now().Add(removePatience), name)
 			_, lookErr := f.root.Lstat(filepath.Join(trashDir, name))
-			done = lookErr != nil
+			done = lookErr != nil || removeErr != nil // one that resists keeps nobody from the others
+			err = errors.Join(err, removeErr)
 		}
 	}
 	return err
@@ -82,7 +83,7 @@ func (f *files) emptyTrash(stop <-chan struct{}) error {
 
 // removeTrash removes directories in the trash, as far as it gets until then.
 func (f *files) removeTrash(until time.Time, names ...string) error {
-	trash, err := f.root.Open(trashDir)
+	trash, err := f.openDir(trashDir)
 	if err != nil {
 		return err
 	}
@@ -93,11 +94,11 @@ func (f *files) removeTrash(until time.Time, names ...string) error {
 			return nil
 		}
 		name := names[len(names)-1]
-		moved, err := f.emptyOne(trash, name)
+		moved, err := f.emptyOne(trash, name, until)
 		if err != nil {
 			return err
 		}
-		if names = append(names, moved...); len(moved) > 0 {
+		if names = append(names, moved...); len(moved) > 0 || time.Now().After(until) {
 			continue // and then name again
 		}
 		if err := f.root.Remove(filepath.Join(trashDir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -108,14 +109,20 @@ func (f *files) removeTrash(until time.Time, names ...string) error {
 	return nil
 }
 
-// emptyOne removes what is in one directory of the trash. Directories that are not empty themselves it moves
-// beside that, moveBatch at most.
-func (f *files) emptyOne(trash *os.File, name string) (moved []string, err error) {
+// emptyOne removes what is in one directory of the trash, as far as it gets until then. Directories that are not empty
+// themselves it moves beside that, moveBatch at most.
+func (f *files) emptyOne(trash *os.File, name string, until time.Time) (moved []string, err error) {
 	path := filepath.Join(trashDir, name)
-	err = f.root.Chmod(path, 0o700)
+	st, err := f.root.Lstat(path)
 	var dir *os.File
+	if err == nil && !st.IsDir() {
+		return nil, nil // to be removed as it is
+	}
 	if err == nil {
-		dir, err = f.root.Open(path)
+		err = f.root.Chmod(path, 0o700)
+	}
+	if err == nil {
+		dir, err = f.openDir(path)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // somebody else is at it
@@ -124,7 +131,7 @@ func (f *files) emptyOne(trash *os.File, name string) (moved []string, err error
 		return nil, err
 	}
 	defer dir.Close()
-	for len(moved) < moveBatch {
+	for len(moved) < moveBatch && time.Now().Before(until) {
 		entries, err := dir.Readdirnames(moveBatch)
 		if errors.Is(err, io.EOF) {
 			return moved, nil

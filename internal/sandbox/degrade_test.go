@@ -198,3 +198,44 @@ func TestLayerLimit(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
+
+// TestFewDescriptors: where descriptors run out in the middle of a start, the command is refused, and nothing else happens.
+func TestFewDescriptors(t *testing.T) {
+	f := newFixture(t)
+	f.needs(t, sandbox.ReadOnly)
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	c := f.command(t, sandbox.ReadOnly, "echo ran")
+	refused := 0
+	for more := range uint64(24) {
+		// The lowest free number is where the next descriptors go.
+		free, err := unix.Dup(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unix.Close(free)
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(free) + more, Max: before.Max}); err != nil {
+			t.Fatal(err)
+		}
+		p, err := f.Start(t.Context(), c)
+		if restoreErr := unix.Setrlimit(unix.RLIMIT_NOFILE, &before); restoreErr != nil {
+			t.Fatal(restoreErr)
+		}
+		if err != nil {
+			refused++
+			continue
+		}
+		p.Kill()
+		<-p.Gone()
+		p.Stdout.Close()
+		p.Stderr.Close()
+	}
+	if refused == 0 {
+		t.Error("there were always enough of them")
+	}
+	if got := f.run(t, c); got.stdout != "ran\n" {
+		t.Errorf("afterwards: %+v", got)
+	}
+}

@@ -81,6 +81,7 @@ func buildFilter() ([]byte, error) {
 		prog = append(prog, zeroOrRefuse(call.number, call.arg, refuse(unix.EPERM))...)
 	}
 	prog = append(prog, noForeignLimits(refuse(unix.EPERM))...)
+	prog = append(prog, noSetID(refuse(unix.EPERM), refuse(unix.ENOSYS))...)
 	prog = append(prog, bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW})
 	raw, err := bpf.Assemble(prog)
 	if err != nil {

@@ -101,3 +101,51 @@ func TestRunnersAreReused(t *testing.T) {
 		t.Error("two commands with full access had the same runner")
 	}
 }
+
+// TestNoSetID: no command makes a file that runs as its owner or group, by whichever call.
+func TestNoSetID(t *testing.T) {
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("needs python3")
+	}
+	f := newFixture(t)
+	f.needs(t, sandbox.WorkspaceWrite)
+	const script = `
+import ctypes, os, platform
+libc = ctypes.CDLL(None, use_errno=True)
+SUID, SGID = 0o4755, 0o2755
+def try_(name, do):
+    for mode in SUID, SGID:
+        try: do(mode)
+        except OSError as e:
+            if e.errno != 1: print(name, oct(mode), e)
+        else: print(name, oct(mode), "went through")
+def raw(number, *args):
+    if libc.syscall(number, *args) < 0: raise OSError(ctypes.get_errno(), "")
+open("file", "w").close()
+fd = os.open("file", os.O_RDWR)
+at = os.open(".", os.O_RDONLY)
+try_("chmod", lambda m: os.chmod("file", m))
+try_("fchmod", lambda m: os.fchmod(fd, m))
+try_("fchmodat", lambda m: os.chmod("file", m, dir_fd=at))
+try_("open", lambda m: os.close(os.open("made%o" % m, os.O_CREAT | os.O_WRONLY, m)))
+try_("openat", lambda m: os.close(os.open("made%o" % m, os.O_CREAT | os.O_WRONLY, m, dir_fd=at)))
+try_("tmpfile", lambda m: os.close(os.open(".", os.O_TMPFILE | os.O_WRONLY, m)))
+try_("mknod", lambda m: os.mknod("made%o" % m, 0o100000 | m))
+if platform.machine() == "x86_64":
+    try_("chmod itself", lambda m: raw(90, b"file", m))
+    try_("creat itself", lambda m: raw(85, b"made", m))
+    try_("open itself", lambda m: raw(2, b"made", os.O_CREAT, m))
+for name, number in ("openat2", 437), ("io_uring_setup", 425):
+    try: raw(number, 0, 0, 0, 0)
+    except OSError as e:
+        if e.errno != 38: print(name, e)
+os.chmod("file", 0o700); os.close(os.open("plain", os.O_CREAT | os.O_WRONLY, 0o755)); os.mkdir("dir", 0o755)
+os.close(os.open(".", os.O_RDONLY, 0o7777)) # nothing is made, so the mode is nothing
+set = [n for n in os.listdir(".") if os.stat(n).st_mode & 0o6000]
+print("set:", set)`
+	c := f.command(t, sandbox.WorkspaceWrite, "exec python3 -c \"$SCRIPT\"")
+	c.Env = append(c.Env, "SCRIPT="+script)
+	if got := f.run(t, c); got.stdout != "set: []\n" || got.stderr != "" {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -165,7 +165,7 @@ type readLayers struct {
 
 // layerIdle is how long a layer that nobody takes is kept at most. The files that it names keep their space on
 // the disk for so long, even when they are removed.
-const layerIdle = 10 * time.Second
+const layerIdle = 2 * time.Second
 
 // maxReadLayers bounds the descriptors held, one a layer: about one for each owner at work.
 const maxReadLayers = 64

@@ -32,7 +32,7 @@ type family struct {
 }
 
 // spawn starts a waiting runner.
-func (f *family) spawn() (h *handle, err error) {
+func (f *family) spawn() (_ *handle, err error) {
 	var undo closers
 	defer undo.close()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -40,7 +40,7 @@ func (f *family) spawn() (h *handle, err error) {
 		return nil, os.NewSyscallError("socketpair", err)
 	}
 	theirs := undo.add(os.NewFile(uintptr(pair[1]), "runner"))
-	h = &handle{conn: ourEnd(pair[0], "runner"), done: make(chan struct{})}
+	h := &handle{conn: ourEnd(pair[0], "runner"), done: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			h.dismiss()

@@ -31,6 +31,9 @@ const (
 	advance = `UPDATE commands SET read_stdout = max(read_stdout, ?), read_stderr = max(read_stderr, ?),
 		reported = max(reported, ?) WHERE id = ?`
 
+	fillProbe  = `INSERT INTO probe (id, filler) VALUES (1, zeroblob(?)) ON CONFLICT DO UPDATE SET filler = excluded.filler`
+	emptyProbe = `DELETE FROM probe`
+
 	deleteCommand = `DELETE FROM commands WHERE id = ?`
 	deleteKeys    = `DELETE FROM idempotency_keys WHERE taken_at < ?`
 )
@@ -38,7 +41,7 @@ const (
 // writeStatements are prepared on both writers when the database is opened.
 var writeStatements = []string{
 	insertCommand, insertBody, isInserted, insertKey, isOwnKey, yield, hasYielded,
-	settle, settleBody, advance, deleteCommand, deleteKeys,
+	settle, settleBody, advance, deleteCommand, deleteKeys, fillProbe, emptyProbe,
 }
 
 // What a Delete gives back to the file system, in pages of 4 KiB: what is free beyond a
@@ -237,11 +240,20 @@ func (db *DB) ExpireKeys(before time.Time) error {
 	})
 }
 
-// Probe is [exec.Store].Probe. It writes the mark in the header again, which it has already: an UPDATE to the
-// same value would be recognized as none and not reach the disk.
+// probeBytes is more than the record of a command without collected output takes: where so much goes in, those do.
+const probeBytes = 48 << 10
+
+// Probe is [exec.Store].Probe. It writes a row of that length and removes it again.
 func (db *DB) Probe() error {
-	return db.write(db.power, "probe", func(t tx) error {
-		_, err := t.Exec("PRAGMA application_id = " + strconv.Itoa(applicationID))
+	err := db.write(db.power, "probe", func(t tx) error {
+		_, err := t.exec(fillProbe, probeBytes)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return db.write(db.process, "probe", func(t tx) error {
+		_, err := t.exec(emptyProbe)
 		return err
 	})
 }

@@ -72,3 +72,9 @@ CREATE TABLE idempotency_keys (
 
 CREATE INDEX idempotency_keys_of_command ON idempotency_keys (id);
 CREATE INDEX idempotency_keys_by_age ON idempotency_keys (taken_at);
+
+-- What a write that is only tried puts in and takes out again, to see whether the disk has room.
+CREATE TABLE probe (
+    id     INTEGER PRIMARY KEY CHECK (id = 1),
+    filler BLOB NOT NULL
+) STRICT;
