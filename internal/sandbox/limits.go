@@ -18,6 +18,9 @@ type Limits struct {
 	Processes  uint64 // see resolve: approximate
 }
 
+// reservedThreads are what commands leave of the user's processes and threads, where those are limited.
+const reservedThreads = 64
+
 // resolve turns the limits into what setrlimit takes, never above what the daemon itself may
 // grant.
 func (l Limits) resolve() []runner.Limit {
@@ -29,6 +32,11 @@ func (l Limits) resolve() []runner.Limit {
 		var own unix.Rlimit
 		if unix.Getrlimit(resource, &own) == nil {
 			n = min(n, own.Max)
+		}
+		if resource == unix.RLIMIT_NPROC && own.Cur != unix.RLIM_INFINITY {
+			// The kernel counts commands and the daemon together. A Go program that gets no thread when it needs one
+			// ends, so what commands may have leaves some.
+			n = min(n, own.Cur-min(reservedThreads, own.Cur/4))
 		}
 		limits = append(limits, runner.Limit{Resource: resource, Soft: n, Hard: n})
 	}
