@@ -214,7 +214,7 @@ func TestDeepTree(t *testing.T) {
 	unix.Close(at)
 	// What a command with full access can put in the way.
 	err = errors.Join(
-		os.Mkdir(f.state+"/trash", 0o700), unix.Mkfifo(f.state+"/trash/fifo", 0o600), os.WriteFile(f.state+"/trash/file", nil, 0),
+		os.MkdirAll(f.state+"/trash", 0o700), unix.Mkfifo(f.state+"/trash/fifo", 0o600), os.WriteFile(f.state+"/trash/file", nil, 0),
 		unix.Mkfifo(f.state+"/owners/fifo", 0o600), os.Mkdir(f.state+"/owners/bbbb", 0o700), unix.Mkfifo(f.state+"/owners/bbbb/tmp", 0o600),
 	)
 	if err != nil {

@@ -3,6 +3,7 @@ package exec
 import (
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -46,9 +47,22 @@ func (f *files) removeTree(rel string) error {
 	return f.removeTrash(time.Now().Add(removePatience), name)
 }
 
+// makeTrash sees that there is a trash, and that it is a directory and no link: what that leads to would be emptied.
+func (f *files) makeTrash() error {
+	err := f.root.Mkdir(trashDir, 0o700)
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	st, err := f.root.Lstat(trashDir)
+	if err == nil && !st.IsDir() {
+		err = fmt.Errorf("%s in the state directory is not a directory", trashDir)
+	}
+	return err
+}
+
 // discard moves a directory into the trash.
 func (f *files) discard(rel string) (name string, err error) {
-	if err := f.root.Mkdir(trashDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := f.makeTrash(); err != nil {
 		return "", err
 	}
 	// A command may have taken its mode, without which it cannot be moved.
@@ -61,10 +75,10 @@ func (f *files) discard(rel string) (name string, err error) {
 
 // emptyTrash removes what is in the trash, until stop is closed.
 func (f *files) emptyTrash(stop <-chan struct{}) error {
-	names, err := f.entries(trashDir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if err := f.makeTrash(); err != nil {
+		return err
 	}
+	names, err := f.entries(trashDir)
 	for _, name := range names {
 		for done := false; !done; {
 			select {

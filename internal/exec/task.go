@@ -38,6 +38,9 @@ func (m *Manager) Delete(_ context.Context, c Caller, id string) error {
 	owner := f.snapshot(false).Owner
 	m.saving.Lock() // else one that still waits for its record could come back
 	defer m.saving.Unlock()
+	if _, err := m.find(c, Background, id); err != nil {
+		return err // somebody else was faster
+	}
 	defer m.beginDeleting(id)()
 	// Files first: what is left after a failure in between is a record whose output is gone, and not
 	// files that nobody knows of.

@@ -67,6 +67,9 @@ func bytesOnly(h http.Header) {
 		h.Del("Range")
 		return
 	}
+	if spec == "bytes=-0" { // the last no bytes: net/http would send them
+		spec = "bytes=999999999999999999-"
+	}
 	h.Set("Range", manyDigits.ReplaceAllString(spec, "999999999999999999"))
 }
 

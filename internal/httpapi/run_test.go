@@ -318,7 +318,7 @@ func TestRunStream(t *testing.T) {
 		t.Errorf("length %d", a.ContentLength)
 	}
 	f.do(t, "GET", path, "", "If-Modified-Since: "+a.Header.Get("Last-Modified")).wantStatus(t, 304)
-	for _, r := range []string{"bytes=18-", "bytes=x", "bytes=5-4"} {
+	for _, r := range []string{"bytes=18-", "bytes=x", "bytes=5-4", "bytes=-0"} {
 		a := f.do(t, "GET", path, "", "Range: "+r)
 		a.wantProblem(t, 416, codeRangeNotSatisfiable)
 		if a.Header.Get("Content-Disposition") != "" || a.Header.Get("Content-Range") != "bytes */18" {
