@@ -137,7 +137,7 @@ func caseB04Task(t *testing.T, d *daemon) {
 }
 
 func caseB05(t *testing.T, d *daemon) {
-	p := d.begin(t, in{"command": "trap '' TERM; echo up; while :; do sleep 1; done # B05"})
+	p := d.begin(t, in{"command": "trap '' TERM; echo up; while :; do sleep 1; done # B05 run"})
 	p.printedUp(t)
 	began := time.Now()
 	d.kill(t, p.id)
@@ -146,7 +146,7 @@ func caseB05(t *testing.T, d *daemon) {
 	}
 	r := p.wait(t)
 	took := time.Since(began)
-	d.noneAlive(t, "# B05")
+	d.noneAlive(t, "# B05 run")
 	r.wasKilled(t)
 	r.died(t, "SIGKILL")
 	if took < grace || took > grace+3*time.Second {
