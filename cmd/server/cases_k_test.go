@@ -52,6 +52,7 @@ func caseK01(t *testing.T, _ *daemon) {
 	spilled := d.run(t, in{"command": "seq 1 100000"})
 	before := d.get(t, spilled.ID)
 	d.await(t, "the commands run", func() bool { return len(d.alive("sleep 630")) >= 2*9 })
+	time.Sleep(100 * time.Millisecond) // a run has no record before it is 50 ms old (docs/adr/0007)
 	d.crash(t)
 	d.awaitNoProcess(t, slack(time.Second))
 
