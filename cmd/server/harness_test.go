@@ -119,6 +119,12 @@ func launchIn(tb testing.TB, in surroundings, env ...string) *daemon {
 		tb.Fatal(err)
 	}
 	go func() { d.done <- d.cmd.Wait() }()
+	// A test that gives up before it ends the daemon leaves none behind; one that has ended is not signalled.
+	tb.Cleanup(func() {
+		if tb.Failed() || tb.Skipped() {
+			_ = d.cmd.Process.Kill()
+		}
+	})
 	d.awaitListening(tb)
 	d.pid = d.cmd.Process.Pid
 	if in.wrapper != nil {
