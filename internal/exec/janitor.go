@@ -49,7 +49,7 @@ func (m *Manager) keepHouse() {
 
 // emptyTrash removes what commands left and nobody waited for to be removed.
 func (m *Manager) emptyTrash() {
-	if err := m.files.emptyTrash(m.closed); err != nil {
+	if err := m.files.emptyTrash(); err != nil {
 		m.set.Logger.Warn("removing what commands left failed", "error", err)
 	}
 }

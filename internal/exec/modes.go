@@ -15,7 +15,7 @@ import (
 func usable(dir string) error {
 	st, err := os.Lstat(dir)
 	if err != nil || st.Mode().Perm()&0o700 != 0o700 {
-		if _, err := reclaim.Way(dir); err != nil {
+		if err := reclaim.Dir(dir); err != nil {
 			return err
 		}
 		st, err = os.Lstat(dir)

@@ -18,6 +18,8 @@ const (
 	trashDir = "trash"
 	// removePatience is how long the end of a command waits for what it left to be removed. The janitor does the rest.
 	removePatience = 2 * time.Second
+	// janitorPatience is how long the janitor removes at a stretch.
+	janitorPatience = 500 * time.Millisecond
 	// moveBatch bounds how many directories are moved out of one before they are removed in turn.
 	moveBatch = 1000
 )
@@ -73,23 +75,19 @@ func (f *files) discard(rel string) (name string, err error) {
 	return name, f.root.Rename(rel, filepath.Join(trashDir, name))
 }
 
-// emptyTrash removes what is in the trash, until stop is closed.
-func (f *files) emptyTrash(stop <-chan struct{}) error {
+// emptyTrash removes what is in the trash, as far as it gets in janitorPatience: whoever left much there must not keep the
+// janitor from the rest of its round. It is woken again for what is left.
+func (f *files) emptyTrash() error {
 	if err := f.makeTrash(); err != nil {
 		return err
 	}
 	names, err := f.entries(trashDir)
+	until := time.Now().Add(janitorPatience)
 	for _, name := range names {
-		for done := false; !done; {
-			select {
-			case <-stop:
-				return nil
-			default:
-			}
-			removeErr := f.removeTrash(time.Now().Add(removePatience), name)
-			_, lookErr := f.root.Lstat(filepath.Join(trashDir, name))
-			done = lookErr != nil || removeErr != nil // one that resists keeps nobody from the others
-			err = errors.Join(err, removeErr)
+		// One that resists keeps nobody from the others.
+		err = errors.Join(err, f.removeTrash(until, name))
+		if time.Now().After(until) {
+			break
 		}
 	}
 	return err

@@ -79,6 +79,9 @@ func (f *files) removeSpill(o Owner, id string, s StreamName) error {
 // is there as a whole or not at all.
 func (f *files) noteDropped(o Owner, id string, s StreamName, size int64) error {
 	rel := streamPath(o, id, s)
+	if err := f.mend(filepath.Dir(rel)); err != nil {
+		return err
+	}
 	if err := f.root.MkdirAll(filepath.Dir(rel), 0o700); err != nil {
 		return err
 	}

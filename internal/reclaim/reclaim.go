@@ -1,5 +1,5 @@
-// Package reclaim gives this process's user back the permissions on its own files that a command of the same user has
-// taken: Landlock has no right for changing modes, so a confined command can do that to every file of the user
+// Package reclaim gives this process's user back the permissions on its own directories that a command of the same user has
+// taken: Landlock has no right for changing modes, so a confined command can do that to everything of the user
 // (the gap "metadata" in docs/security.md), and without mending could keep the service from working and from starting.
 //
 // It only ever adds permissions of the owner, and only on what belongs to this process's effective user. It takes
@@ -14,11 +14,8 @@ import (
 	"syscall"
 )
 
-// The permissions of an owner on a directory that is used and on a file that is.
-const (
-	dirMode  fs.FileMode = 0o700
-	fileMode fs.FileMode = 0o600
-)
+// whole are the permissions that the owner of a directory gets back.
+const whole fs.FileMode = 0o700
 
 // Owned reports that st is of a file of this process's user.
 func Owned(st fs.FileInfo) bool {
@@ -26,8 +23,9 @@ func Owned(st fs.FileInfo) bool {
 	return ok && int(sys.Uid) == os.Geteuid()
 }
 
-// Way gives back the directories on the way to the absolute path, and what is there itself: a directory or a
-// regular file. mended are those that it had to change. What does not exist is no error.
+// Way gives back the directories on the way to the absolute path, and the one that is there itself, where the owner
+// cannot even pass through any more. Nothing less is touched: a directory may have been made read-only by whom it
+// belongs to, as /proc is. mended are those that it had to change. What does not exist is no error.
 func Way(path string) (mended []string, err error) {
 	var way []string
 	for at := filepath.Clean(path); ; at = filepath.Dir(at) {
@@ -38,7 +36,7 @@ func Way(path string) (mended []string, err error) {
 	}
 	// From the top: what is below cannot be looked at before.
 	for i := len(way) - 1; i >= 0; i-- {
-		changed, err := one(way[i])
+		changed, err := give(way[i], 0o100)
 		if changed {
 			mended = append(mended, way[i])
 		}
@@ -52,22 +50,23 @@ func Way(path string) (mended []string, err error) {
 	return mended, nil
 }
 
-// one is Way for one file alone.
-func one(path string) (changed bool, err error) {
+// Dir gives back a directory that is known to be for this service to write to. Errors are those of the file system.
+func Dir(path string) error {
+	if _, err := Way(path); err != nil {
+		return err
+	}
+	_, err := give(path, whole)
+	return err
+}
+
+// give gives the owner of a directory all permissions if one of those is missing.
+func give(path string, needed fs.FileMode) (changed bool, err error) {
 	st, err := os.Lstat(path)
 	if err != nil {
 		return false, err
 	}
-	want := dirMode
-	switch st.Mode().Type() {
-	case fs.ModeDir:
-	case 0:
-		want = fileMode
-	default:
+	if !st.IsDir() || st.Mode().Perm()&needed == needed || !Owned(st) {
 		return false, nil // a link is as good as what it leads to
 	}
-	if st.Mode().Perm()&want == want || !Owned(st) {
-		return false, nil
-	}
-	return true, os.Chmod(path, st.Mode()&(fs.ModePerm|fs.ModeSetgid|fs.ModeSticky)|want)
+	return true, os.Chmod(path, st.Mode()&(fs.ModePerm|fs.ModeSetgid|fs.ModeSticky)|whole)
 }

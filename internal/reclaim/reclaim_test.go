@@ -18,39 +18,53 @@ func mode(t *testing.T, path string) fs.FileMode {
 	return st.Mode().Perm()
 }
 
-// TestWay takes the modes of a file and of each directory above it.
+// TestWay takes the permissions of directories one below the other.
 func TestWay(t *testing.T) {
 	top := filepath.Join(t.TempDir(), "top")
-	file := filepath.Join(top, "a", "b", "file")
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+	dirs := []string{top, filepath.Join(top, "a"), filepath.Join(top, "a", "b")}
+	last := dirs[2]
+	if err := os.MkdirAll(last, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		t.Fatal(err)
+	take := func(mode fs.FileMode) {
+		t.Helper()
+		for _, dir := range slices.Backward(dirs) {
+			if err := os.Chmod(dir, mode); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	if mended, err := Way(file); len(mended) > 0 || err != nil {
-		t.Errorf("nothing was wrong: %q %v", mended, err)
-	}
-	taken := []string{top, filepath.Join(top, "a"), filepath.Join(top, "a", "b"), file}
-	for _, path := range slices.Backward(taken) {
-		if err := os.Chmod(path, 0o044); err != nil {
+	for _, usable := range []fs.FileMode{0o755, 0o555, 0o111} { // the last two by the owner's own will, as /proc
+		take(usable)
+		if mended, err := Way(last); len(mended) > 0 || err != nil || mode(t, top) != usable {
+			t.Errorf("%04o: mended %q, %v", usable, mended, err)
+		}
+		if err := os.Chmod(top, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if mended, err := Way(file); !slices.Equal(mended, taken) || err != nil {
+	take(0o755)
+	take(0o044)
+	if mended, err := Way(last); !slices.Equal(mended, dirs) || err != nil {
 		t.Errorf("mended %q, %v", mended, err)
 	}
-	for _, path := range taken {
-		want := fs.FileMode(0o744)
-		if path == file {
-			want = 0o644
-		}
-		if got := mode(t, path); got != want {
-			t.Errorf("%s: %04o, want %04o: the owner's permissions, and nobody else's", path, got, want)
+	for _, dir := range dirs {
+		if got := mode(t, dir); got != 0o744 {
+			t.Errorf("%s: %04o: want the owner's permissions, and nobody else's", dir, got)
 		}
 	}
-	if mended, err := Way(filepath.Join(top, "missing", "file")); len(mended) > 0 || err != nil {
+	if mended, err := Way(filepath.Join(top, "missing", "dir")); len(mended) > 0 || err != nil {
 		t.Errorf("what does not exist: %q %v", mended, err)
+	}
+	take(0o555)
+	if err := Dir(last); err != nil || mode(t, last) != 0o755 || mode(t, top) != 0o555 {
+		t.Errorf("%v, %04o below %04o", err, mode(t, last), mode(t, top))
+	}
+	if err := os.Chmod(top, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dirs[1], 0o755); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -58,7 +72,7 @@ func TestWay(t *testing.T) {
 func TestLinksAreNotFollowed(t *testing.T) {
 	dir := t.TempDir()
 	victim := filepath.Join(dir, "victim")
-	if err := os.WriteFile(victim, nil, 0); err != nil {
+	if err := os.Mkdir(victim, 0); err != nil {
 		t.Fatal(err)
 	}
 	link := filepath.Join(dir, "link")
@@ -75,8 +89,8 @@ func TestForeignFiles(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make a file that belongs to somebody else")
 	}
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0); err != nil {
+	file := filepath.Join(t.TempDir(), "dir")
+	if err := os.Mkdir(file, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chown(file, 65534, 65534); err != nil {
