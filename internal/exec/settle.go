@@ -160,7 +160,7 @@ func (m *Manager) seal(j *job, log *output.Log, name StreamName) Stream {
 }
 
 func (m *Manager) removeTemp(j *job) {
-	if !j.spec.Mode.Confined() {
+	if !j.spec.Mode.Confined() || m.set.Sandbox.PrivateTemp(j.spec.Mode) {
 		return
 	}
 	if err := m.files.removeTemp(j.spec.Owner, j.id); err != nil {

@@ -25,12 +25,9 @@ func (m *Manager) launch(j *job) error {
 		return err
 	}
 	j.policy = policy
-	temp := ""
-	if j.spec.Mode.Confined() {
-		if err := m.files.makeTemp(j.spec.Owner, j.id); err != nil {
-			return errPlace("the command's temporary directory cannot be made", err)
-		}
-		temp = m.files.tempPath(j.spec.Owner, j.id)
+	temp, err := m.makeTemp(j)
+	if err != nil {
+		return errPlace("the command's temporary directory cannot be made", err)
 	}
 	j.proc, err = m.set.Sandbox.Start(context.Background(), sandbox.Command{
 		Policy: policy, Script: j.spec.Command, Workdir: j.spec.Workdir,
@@ -45,10 +42,21 @@ func (m *Manager) launch(j *job) error {
 	}
 	m.set.Metrics.Spawned(string(j.spec.Mode), time.Since(began))
 	m.set.Metrics.RunStarted(string(j.kind()))
-	m.set.Logger.Debug("command started", "id", j.id, "pid", j.proc.Pid(), "mode", j.spec.Mode, "command", j.spec.Command)
+	m.set.Logger.Debug("command started", "id", j.id, "runner", j.proc.Runner(), "mode", j.spec.Mode, "command", j.spec.Command)
 	close(j.started)
 	go m.supervise(j)
 	return nil
+}
+
+// makeTemp returns the command's TMPDIR, made where the sandbox has none for it; empty under full access.
+func (m *Manager) makeTemp(j *job) (string, error) {
+	switch {
+	case !j.spec.Mode.Confined():
+		return "", nil
+	case m.set.Sandbox.PrivateTemp(j.spec.Mode):
+		return "/tmp", nil
+	}
+	return m.files.tempPath(j.spec.Owner, j.id), m.files.makeTemp(j.spec.Owner, j.id)
 }
 
 // openLogs makes the logs of both streams, which go to files in the owner's directory: those of a task with their first
@@ -153,7 +161,7 @@ func (m *Manager) awaitGone(j *job) bool {
 	case <-j.proc.Gone():
 		return true
 	case <-bound.C:
-		m.set.Logger.Error("a killed command's processes did not end", "id", j.id, "pid", j.proc.Pid())
+		m.set.Logger.Error("a killed command's processes did not end", "id", j.id, "runner", j.proc.Runner())
 		j.proc.Abandon()
 		<-j.proc.Gone()
 		return false

@@ -62,16 +62,19 @@ func TestWritesOutsideAreRefused(t *testing.T) {
 		"read-write open":  `exec 9<>"$OUT/file"; echo x >&9`,
 		"/proc/self/root":  `echo x >>"/proc/self/root$OUT/file"`,
 		"/proc/self/cwd":   `cd "$OUT" && echo x >>/proc/self/cwd/file`,
-		"/dev/shm":         `: >/dev/shm/bashd-test-new && rm /dev/shm/bashd-test-new`,
-		"/tmp":             `: >/tmp/bashd-test-new && rm /tmp/bashd-test-new`,
+		"/dev/shm":         `: >/dev/shm/bashd-test-new; false`,
+		"/tmp":             `: >/tmp/bashd-test-new; false`,
 		"a child's child":  `setsid -w bash -c '(echo x >>"$OUT/file") & wait $!'`,
 	}
-	f := newFixture(t)
+	everyTier(t, func(t *testing.T, f *fixture) { testWritesOutside(t, f, attempts) })
+}
+
+func testWritesOutside(t *testing.T, f *fixture, attempts map[string]string) {
 	for _, mode := range []sandbox.Mode{sandbox.ReadOnly, sandbox.WorkspaceWrite} {
 		for name, script := range attempts {
 			t.Run(string(mode)+"/"+name, func(t *testing.T) {
 				f.needs(t, mode)
-				out := filepath.Join(t.TempDir(), "out")
+				out := filepath.Join(tempDir(t), "out")
 				ws := f.ws
 				for _, err := range []error{
 					os.MkdirAll(out+"/empty", 0o755), os.WriteFile(out+"/file", []byte("content"), 0o644),
@@ -87,6 +90,11 @@ func TestWritesOutsideAreRefused(t *testing.T) {
 				got := f.run(t, c)
 				if got.status.ExitStatus() == 0 {
 					t.Errorf("it succeeded: %+v", got)
+				}
+				for _, shared := range []string{"/tmp/bashd-test-new", "/dev/shm/bashd-test-new"} {
+					if os.Remove(shared) == nil {
+						t.Errorf("%s was made", shared)
+					}
 				}
 				if after := snapshot(t, out); after != before {
 					t.Errorf("outside changed from\n%s\nto\n%s", before, after)
@@ -104,8 +112,9 @@ func relink(target, link string) error {
 }
 
 // TestWhatIsAllowedWorks: what a mode allows is not in the way of ordinary work.
-func TestWhatIsAllowedWorks(t *testing.T) {
-	f := newFixture(t)
+func TestWhatIsAllowedWorks(t *testing.T) { everyTier(t, testWhatIsAllowedWorks) }
+
+func testWhatIsAllowedWorks(t *testing.T, f *fixture) {
 	both := `set -e
 		echo a >/dev/null; echo b >/dev/stderr; echo c | tee /dev/stderr >/dev/null
 		test "$(cat <(echo d))" = d
@@ -146,7 +155,7 @@ func TestWhatIsAllowedWorks(t *testing.T) {
 // TestHiddenPaths: the state directory, other owners' directories and devices cannot be read,
 // the owner's own can.
 func TestHiddenPaths(t *testing.T) {
-	secret := t.TempDir()
+	secret := tempDir(t)
 	if err := os.WriteFile(secret+"/canary", []byte("canary"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +194,7 @@ func TestHiddenPaths(t *testing.T) {
 // TestHiddenLayerFollowsChanges: files that appear beside a hidden path are readable to
 // commands that start afterwards, and a hidden path that is made later is hidden.
 func TestHiddenLayerFollowsChanges(t *testing.T) {
-	parent := t.TempDir()
+	parent := tempDir(t)
 	f := newFixture(t, func(c *sandbox.Config) { c.Hidden = []string{parent + "/secret"} })
 	f.needs(t, sandbox.ReadOnly)
 	read := func(name string) bool {
@@ -217,8 +226,9 @@ func TestHiddenLayerFollowsChanges(t *testing.T) {
 
 // TestSecretsOfTheDaemon: a confined command cannot read the daemon's memory, environment or
 // descriptors, nor the runner's.
-func TestSecretsOfTheDaemon(t *testing.T) {
-	f := newFixture(t)
+func TestSecretsOfTheDaemon(t *testing.T) { everyTier(t, testSecretsOfTheDaemon) }
+
+func testSecretsOfTheDaemon(t *testing.T, f *fixture) {
 	for _, mode := range []sandbox.Mode{sandbox.ReadOnly, sandbox.WorkspaceWrite} {
 		t.Run(string(mode), func(t *testing.T) {
 			f.needs(t, mode)
@@ -238,7 +248,10 @@ func TestSecretsOfTheDaemon(t *testing.T) {
 
 // TestCommandIsPlain: descriptors, signals, session, umask, privileges of a command.
 func TestCommandIsPlain(t *testing.T) {
-	f := newFixture(t, func(c *sandbox.Config) { c.Limits = sandbox.Limits{OpenFiles: 100, FileBytes: 1 << 20, CPUSeconds: 60} })
+	everyTier(t, testCommandIsPlain, func(c *sandbox.Config) { c.Limits = sandbox.Limits{OpenFiles: 100, FileBytes: 1 << 20, CPUSeconds: 60} })
+}
+
+func testCommandIsPlain(t *testing.T, f *fixture) {
 	for _, mode := range sandbox.Modes() {
 		t.Run(string(mode), func(t *testing.T) {
 			f.needs(t, mode)
@@ -295,8 +308,9 @@ func TestLongScript(t *testing.T) {
 }
 
 // TestPolicyRefusesWideRoots: what would open too much cannot be a root.
-func TestPolicyRefusesWideRoots(t *testing.T) {
-	f := newFixture(t)
+func TestPolicyRefusesWideRoots(t *testing.T) { everyTier(t, testPolicyRefusesWideRoots) }
+
+func testPolicyRefusesWideRoots(t *testing.T, f *fixture) {
 	for _, root := range []string{"/", "", "relative", filepath.Dir(f.state), f.state} {
 		if _, err := f.Policy(sandbox.WorkspaceWrite, root, f.temp, []string{f.own}); err == nil && root != f.state {
 			t.Errorf("%q was accepted", root)
@@ -306,8 +320,9 @@ func TestPolicyRefusesWideRoots(t *testing.T) {
 
 // TestWorkspaceSwappedForALink: a root that was replaced by a link after it was resolved
 // is refused, not followed.
-func TestWorkspaceSwappedForALink(t *testing.T) {
-	f := newFixture(t)
+func TestWorkspaceSwappedForALink(t *testing.T) { everyTier(t, testWorkspaceSwappedForALink) }
+
+func testWorkspaceSwappedForALink(t *testing.T, f *fixture) {
 	f.needs(t, sandbox.WorkspaceWrite)
 	c := f.command(t, sandbox.WorkspaceWrite, `: >"$OUT/new"`)
 	c.Workdir = "/"
@@ -328,7 +343,7 @@ func TestWorkspaceSwappedForALink(t *testing.T) {
 
 // TestStartErrors: what keeps a command from starting is told by kind.
 func TestStartErrors(t *testing.T) {
-	dir := t.TempDir()
+	dir := tempDir(t)
 	plain := dir + "/plain"
 	if err := os.WriteFile(plain, []byte("#!/bin/sh\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -364,8 +379,9 @@ func TestStartErrors(t *testing.T) {
 }
 
 // TestNoDescriptorsLeak: starting and failing to start leave no descriptor behind.
-func TestNoDescriptorsLeak(t *testing.T) {
-	f := newFixture(t)
+func TestNoDescriptorsLeak(t *testing.T) { everyTier(t, testNoDescriptorsLeak) }
+
+func testNoDescriptorsLeak(t *testing.T, f *fixture) {
 	count := func() int {
 		entries, err := os.ReadDir("/proc/self/fd")
 		if err != nil {

@@ -65,7 +65,7 @@ func newFixtureOn(t *testing.T, abi int) *fixture {
 	f := newFixture(t)
 	var err error
 	f.Sandbox.Close()
-	if f.Sandbox, err = sandbox.NewOn(t.Context(), sandbox.Config{Shell: "/bin/bash", Scratch: f.state}, abi); err != nil {
+	if f.Sandbox, err = sandbox.NewOn(t.Context(), sandbox.Config{Shell: "/bin/bash", Scratch: f.state, Tier: sandbox.TierLandlock}, abi); err != nil {
 		t.Fatal(err)
 	}
 	return f
@@ -126,9 +126,9 @@ func installFilter(errno unix.Errno, calls []uint32) error {
 }
 
 // refusesConfined checks that both confined modes are refused, that nothing ran, and that full access works.
-func refusesConfined(t *testing.T, reason string) {
+func refusesConfined(t *testing.T, reason string, change ...func(*sandbox.Config)) {
 	t.Helper()
-	f := newFixture(t)
+	f := newFixture(t, change...)
 	for _, mode := range []sandbox.Mode{sandbox.ReadOnly, sandbox.WorkspaceWrite} {
 		_, err := f.Start(t.Context(), f.command(t, mode, `touch "$OUT/marker"`))
 		if e, ok := errors.AsType[*sandbox.UnavailableError](err); !ok || !strings.Contains(e.Error(), reason) {
@@ -172,7 +172,7 @@ func TestRestrictSelfFails(t *testing.T) {
 // TestRestrictSelfLies: a Landlock that says yes and does nothing is found too.
 func TestRestrictSelfLies(t *testing.T) {
 	if underFilter(t, 0, unix.SYS_LANDLOCK_RESTRICT_SELF) {
-		refusesConfined(t, "")
+		refusesConfined(t, "", func(c *sandbox.Config) { c.Tier = sandbox.TierLandlock })
 	}
 }
 

@@ -12,15 +12,25 @@ func (s *Sandbox) Denied(p Policy, workdir string, exitCode int, signaled bool, 
 	if !p.mode.Confined() {
 		return denial.Denial{}, false
 	}
+	errnos := []unix.Errno{unix.EACCES, unix.EPERM}
+	if s.kind(p.mode) == namespaced {
+		errnos = append(errnos, unix.EROFS)
+	}
+	return denial.Classify(denial.Evidence{
+		ExitCode: exitCode, Signaled: signaled, Stderr: stderr, Workdir: workdir,
+		Errnos: errnos, Forbidden: p.Forbids, Cred: s.credentials(),
+	})
+}
+
+// credentials are those that the kernel checks a command's file accesses against.
+func (s *Sandbox) credentials() denial.Cred {
+	if c := s.cfg.RunAs; c != nil {
+		return denial.Cred{UID: c.UID, GID: c.GID}
+	}
 	groups, _ := unix.Getgroups()
 	gids := make([]uint32, len(groups))
 	for i, g := range groups {
 		gids[i] = uint32(g)
 	}
-	return denial.Classify(denial.Evidence{
-		ExitCode: exitCode, Signaled: signaled, Stderr: stderr, Workdir: workdir,
-		Errnos:    []unix.Errno{unix.EACCES, unix.EPERM},
-		Forbidden: p.Forbids,
-		Cred:      denial.Cred{UID: uint32(unix.Geteuid()), GID: uint32(unix.Getegid()), Groups: gids},
-	})
+	return denial.Cred{UID: uint32(unix.Geteuid()), GID: uint32(unix.Getegid()), Groups: gids}
 }

@@ -137,3 +137,21 @@ func onlyFor(number uint32, body []bpf.Instruction) []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: number, SkipTrue: uint8(len(body))},
 	}, body...)
 }
+
+// filters builds the two system call filters; nil where the kernel takes none.
+func filters() (map[bool]string, error) {
+	if !seccompUsable() {
+		return nil, nil
+	}
+	f, err := buildFilter()
+	if err != nil {
+		return nil, err
+	}
+	return map[bool]string{true: string(f), false: string(f)}, nil
+}
+
+// filterOf is the filter for a mode. Where nothing but the filter protects the metadata of files, it refuses
+// every change of them under read-only.
+func (s *Sandbox) filterOf(m Mode) string {
+	return s.filter[s.tier == TierNamespaces || m == WorkspaceWrite]
+}

@@ -45,17 +45,26 @@ const (
 func (s *Sandbox) prepare(l *launch, c Command) (*runner.Job, error) {
 	job := &runner.Job{
 		Shell: s.cfg.Shell, Argv: []string{"bash", "-c", "--", c.Script}, Env: c.Env,
-		Limits: s.cfg.Limits.resolve(), Nice: commandNice, OOMScore: commandOOM,
+		Limits: s.limitsOf(c.Policy.mode), Nice: commandNice, OOMScore: commandOOM,
 		HasScript: len(c.Script) > maxArgument,
 	}
-	if err := l.openStdio(c); err != nil {
+	if s.cfg.RunAs != nil {
+		job.SetUser, job.UID, job.GID = true, s.cfg.RunAs.UID, s.cfg.RunAs.GID
+	}
+	if err := l.openStdio(c, s.cfg.RunAs); err != nil {
 		return nil, &StartError{spawnKind(err), err}
 	}
-	if err := l.openWorkdir(c); err != nil {
+	if job.Namespaced = s.kind(c.Policy.mode) == namespaced; job.Namespaced {
+		job.Workdir, job.NullStdin = c.Workdir, !c.WantStdin
+		var err error
+		if job.Shows, err = shows(c.Policy); err != nil {
+			return nil, &UnavailableError{runner.StageRoots.String(), err.Error()}
+		}
+	} else if err := l.openWorkdir(c); err != nil {
 		return nil, err
 	}
 	if c.Policy.mode.Confined() {
-		job.DropCaps, job.NoNewPriv, job.Filter = true, true, s.filter
+		job.DropCaps, job.NoNewPriv, job.Filter = true, true, s.filterOf(c.Policy.mode)
 		if err := s.openRules(l, c.Policy, job); err != nil {
 			return nil, &UnavailableError{runner.StageLandlock.String(), err.Error()}
 		}
@@ -73,11 +82,13 @@ func (s *Sandbox) prepare(l *launch, c Command) (*runner.Job, error) {
 
 // openStdio makes the command's pipes. Their ends for the command block, as programs
 // expect; ours do not.
-func (l *launch) openStdio(c Command) error {
+//
+// A command of another user gets them for its own: else it could not open /dev/stderr.
+func (l *launch) openStdio(c Command, owner *Credential) error {
 	if c.WantStdin {
-		var p [2]int
-		if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
-			return os.NewSyscallError("pipe2", err)
+		p, err := pipe(owner)
+		if err != nil {
+			return err
 		}
 		l.fds = append(l.fds, p[0])
 		l.stdin = ourEnd(p[1], "stdin")
@@ -88,9 +99,9 @@ func (l *launch) openStdio(c Command) error {
 		}
 		l.fds = append(l.fds, fd)
 	}
-	var p [2]int
-	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
-		return os.NewSyscallError("pipe2", err)
+	p, err := pipe(owner)
+	if err != nil {
+		return err
 	}
 	l.fds = append(l.fds, p[1])
 	l.stdout = ourEnd(p[0], "stdout")
@@ -102,12 +113,26 @@ func (l *launch) openStdio(c Command) error {
 		l.fds = append(l.fds, fd)
 		return nil
 	}
-	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
-		return os.NewSyscallError("pipe2", err)
+	if p, err = pipe(owner); err != nil {
+		return err
 	}
 	l.fds = append(l.fds, p[1])
 	l.stderr = ourEnd(p[0], "stderr")
 	return nil
+}
+
+func pipe(owner *Credential) (p [2]int, err error) {
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+		return p, os.NewSyscallError("pipe2", err)
+	}
+	if owner != nil {
+		if err := unix.Fchown(p[0], int(owner.UID), int(owner.GID)); err != nil {
+			unix.Close(p[0])
+			unix.Close(p[1])
+			return p, os.NewSyscallError("fchown", err)
+		}
+	}
+	return p, nil
 }
 
 func ourEnd(fd int, name string) *os.File {
@@ -141,20 +166,26 @@ func (l *launch) openWorkdir(c Command) error {
 	return nil
 }
 
-// openRules adds the rulesets: the read layer, the write layer, and the sweeper's domain.
+// openRules adds the rulesets: the write layer, and where there are no namespaces the read layer before it and the
+// sweeper's domain after it.
 func (s *Sandbox) openRules(l *launch, p Policy, job *runner.Job) error {
-	read, err := s.layers.take(p.exceptions())
-	if err != nil {
-		return err
+	if !job.Namespaced {
+		read, err := s.layers.take(p.exceptions())
+		if err != nil {
+			return err
+		}
+		l.fds = append(l.fds, read)
+		job.Rulesets++
 	}
-	l.fds = append(l.fds, read)
 	write, err := writeLayer(s.abi, p)
 	if err != nil {
 		return err
 	}
 	l.fds = append(l.fds, write.fd)
-	job.Rulesets = 2
-	if s.domain != nil {
+	job.Rulesets++
+	if job.Namespaced {
+		job.TempRights = rootRights & write.handled
+	} else if s.domain != nil {
 		fd, err := s.domain.duplicate()
 		if err != nil {
 			return err

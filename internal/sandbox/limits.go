@@ -12,18 +12,22 @@ import (
 
 // Limits bound one command. Zero means no limit of ours.
 type Limits struct {
-	OpenFiles  uint64 // descriptors a process
-	FileBytes  uint64 // size of a file that it writes
-	CPUSeconds uint64 // processor time a process
-	Processes  uint64 // see resolve: approximate
+	OpenFiles   uint64 // descriptors a process
+	FileBytes   uint64 // size of a file that it writes
+	CPUSeconds  uint64 // processor time a process
+	Processes   uint64 // and threads; see Report.Processes for how
+	MemoryBytes uint64 // of all processes together; see Report.Memory
 }
 
 // reservedThreads are what commands leave of the user's processes and threads, where those are limited.
 const reservedThreads = 64
 
+// runnerThreads is how many threads a runner has at most.
+const runnerThreads = 8
+
 // resolve turns the limits into what setrlimit takes, never above what the daemon itself may
 // grant.
-func (l Limits) resolve() []runner.Limit {
+func (l Limits) resolve(processes string) []runner.Limit {
 	limits := []runner.Limit{{Resource: unix.RLIMIT_CORE}}
 	add := func(resource int, n uint64) {
 		if n == 0 {
@@ -43,13 +47,35 @@ func (l Limits) resolve() []runner.Limit {
 	add(unix.RLIMIT_NOFILE, l.OpenFiles)
 	add(unix.RLIMIT_FSIZE, l.FileBytes)
 	add(unix.RLIMIT_CPU, l.CPUSeconds)
-	if l.Processes > 0 {
+	switch {
+	case l.Processes == 0:
+	case processes == ProcessesUserNS:
+		// The user namespace is the command's own, but for the threads of its runner.
+		limits = append(limits, runner.Limit{Resource: unix.RLIMIT_NPROC, Soft: l.Processes + runnerThreads, Hard: l.Processes + runnerThreads})
+	default:
 		// RLIMIT_NPROC counts all that the user runs, not the command's own, so what is
 		// there already comes on top. The system's total is at least that, and costs
 		// one small file to learn. User 0 is never held to it.
 		add(unix.RLIMIT_NPROC, l.Processes+systemThreads())
 	}
 	return limits
+}
+
+// processes says how the processes of confined commands are limited.
+func (s *Sandbox) processes() string {
+	uid := os.Geteuid()
+	if s.cfg.RunAs != nil {
+		uid = int(s.cfg.RunAs.UID)
+	}
+	switch {
+	case s.tier == TierNamespaces && os.Geteuid() != 0:
+		return ProcessesUserNS
+	case s.tier == TierNamespaces:
+		return ProcessesPidNS
+	case uid == 0:
+		return ProcessesUnlimited
+	}
+	return ProcessesUser
 }
 
 // systemThreads is how many threads the kernel runs for everybody, from the
@@ -69,4 +95,12 @@ func systemThreads() uint64 {
 		return 1 << 16
 	}
 	return n
+}
+
+// limitsOf are the limits of a command of that mode.
+func (s *Sandbox) limitsOf(m Mode) []runner.Limit {
+	if s.kind(m) == namespaced {
+		return s.cfg.Limits.resolve(s.processes())
+	}
+	return s.cfg.Limits.resolve(ProcessesUser)
 }

@@ -14,7 +14,8 @@ import (
 type Policy struct {
 	mode     Mode
 	root     string   // canonical; writable under WorkspaceWrite, readable under ReadOnly
-	temp     string   // the command's private temporary directory; empty under FullAccess
+	temp     string   // the command's private temporary directory; empty under FullAccess and with private
+	private  []string // directories that the command has of its own, so that those of the host are not seen
 	readable []string // what stays readable although a hidden path covers it: the owner's own
 	hidden   []string
 }
@@ -23,26 +24,30 @@ type Policy struct {
 // among them, are open to uid 0 even without a capability.
 var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
 
+// privateDirs are those that a mount namespace replaces.
+var privateDirs = []string{"/tmp", "/dev/shm"}
+
 // Mode is the mode that the policy enforces.
 func (p Policy) Mode() Mode { return p.mode }
 
 // String tells the policy for people.
 func (p Policy) String() string {
 	switch p.mode {
-	case WorkspaceWrite:
-		return fmt.Sprintf("%s: writes below %s and %s", p.mode, p.root, p.temp)
-	case ReadOnly:
-		return fmt.Sprintf("%s: writes below %s", p.mode, p.temp)
+	case WorkspaceWrite, ReadOnly:
+		return fmt.Sprintf("%s: writes below %s", p.mode, strings.Join(slices.Concat(p.writable(), p.private), ", "))
 	}
 	return string(p.mode) + ": not confined"
 }
 
 // writable lists the directories below which the command may write.
-func (p Policy) writable() []string {
+func (p Policy) writable() (dirs []string) {
 	if p.mode == WorkspaceWrite {
-		return []string{p.root, p.temp}
+		dirs = append(dirs, p.root)
 	}
-	return []string{p.temp}
+	if p.temp != "" {
+		dirs = append(dirs, p.temp)
+	}
+	return dirs
 }
 
 // exceptions lists what is readable inside hidden paths. The temporary directory is
@@ -65,16 +70,21 @@ func (p Policy) Forbids(path string, op denial.Op) bool {
 	if slices.Contains(devices, path) {
 		return false
 	}
-	return !slices.ContainsFunc(p.writable(), func(dir string) bool { return within(path, dir) })
+	inside := func(dir string) bool { return within(path, dir) }
+	if slices.ContainsFunc(p.exceptions(), inside) {
+		return !slices.ContainsFunc(p.writable(), inside)
+	}
+	return !slices.ContainsFunc(slices.Concat(p.writable(), p.private), inside)
 }
 
-// Hides reports that a confined command cannot read path.
+// Hides reports that a confined command cannot read path. A private directory itself is there, if not the host's.
 func (p Policy) Hides(path string) bool {
-	if !p.mode.Confined() || slices.Contains(devices, path) {
+	if !p.mode.Confined() || slices.Contains(devices, path) || slices.Contains(p.private, path) {
 		return false
 	}
 	inside := func(dir string) bool { return within(path, dir) }
-	return slices.ContainsFunc(p.hidden, inside) && !slices.ContainsFunc(p.exceptions(), inside)
+	hidden := slices.ContainsFunc(slices.Concat(p.hidden, p.private), inside) || p.private != nil && path != "/run" && within(path, "/run")
+	return hidden && !slices.ContainsFunc(p.exceptions(), inside)
 }
 
 // within reports that path is dir or lies below it. Both are clean and absolute.

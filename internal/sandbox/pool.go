@@ -12,6 +12,9 @@ import (
 // start. Some are new and serve anybody; some have proven that nothing is left of their last
 // command, and serve the next one of the same kind: what a command may have done to
 // its runner from outside, such as changing its limits, stays with who did it.
+//
+// New ones are kept of each kind that was asked for. Namespaced ones know the host's mounts as they were when they
+// started; when those change they are replaced.
 type pool struct {
 	family *family
 	size   int // of either sort, at most
@@ -19,9 +22,11 @@ type pool struct {
 	wanted chan struct{} // something was taken
 	stop   context.CancelFunc
 	done   chan struct{}
+	mounts *mountWatch
 
 	mu     sync.Mutex
 	idle   []*handle // the longest waiting first
+	keep   map[kind]bool
 	closed bool
 }
 
@@ -34,9 +39,30 @@ const (
 
 func newPool(f *family, size int, log *slog.Logger) *pool {
 	ctx, stop := context.WithCancel(context.Background())
-	p := &pool{family: f, size: size, log: log, wanted: make(chan struct{}, 1), stop: stop, done: make(chan struct{})}
+	p := &pool{
+		family: f, size: size, log: log, wanted: make(chan struct{}, 1), stop: stop, done: make(chan struct{}),
+		mounts: watchMounts(), keep: map[kind]bool{},
+	}
 	go p.refill(ctx)
 	return p
+}
+
+// want has new runners of that kind kept from now on.
+func (p *pool) want(k kind) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.keep[k] {
+		p.keep[k] = true
+		p.poke()
+	}
+}
+
+// poke has refill look again.
+func (p *pool) poke() {
+	select {
+	case p.wanted <- struct{}{}:
+	default:
+	}
 }
 
 // refill starts runners until as many new ones wait as should, one after the other: on a small
@@ -44,7 +70,8 @@ func newPool(f *family, size int, log *slog.Logger) *pool {
 func (p *pool) refill(ctx context.Context) {
 	defer close(p.done)
 	for ctx.Err() == nil {
-		if p.fresh() >= p.size {
+		k, short := p.short()
+		if !short {
 			select {
 			case <-ctx.Done():
 			case <-p.wanted:
@@ -52,7 +79,7 @@ func (p *pool) refill(ctx context.Context) {
 			}
 			continue
 		}
-		h, err := p.family.spawn()
+		h, err := p.spawn(k)
 		if err != nil {
 			p.log.Warn("starting a runner ahead of time failed", "error", err)
 			pause(ctx, retryWait)
@@ -62,6 +89,15 @@ func (p *pool) refill(ctx context.Context) {
 	}
 }
 
+func (p *pool) spawn(k kind) (*handle, error) {
+	state := p.mounts.state()
+	h, err := p.family.spawn(k)
+	if err == nil {
+		h.mounts = state
+	}
+	return h, err
+}
+
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
@@ -69,23 +105,29 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// fresh counts the new runners that wait.
-func (p *pool) fresh() (n int) {
+// short names a kind of which too few new runners wait.
+func (p *pool) short() (kind, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, h := range p.idle {
-		if h.served == "" {
-			n++
+	for k := range p.keep {
+		n := 0
+		for _, h := range p.idle {
+			if h.served == "" && h.kind == k {
+				n++
+			}
+		}
+		if n < p.size {
+			return k, true
 		}
 	}
-	return n
+	return 0, false
 }
 
 // take returns a runner for that sort of command: one that served it before, else a new one that waits,
 // else one that is started now.
-func (p *pool) take(sort string) (*handle, error) {
+func (p *pool) take(k kind, sort string) (*handle, error) {
 	for {
-		h := p.pick(sort)
+		h := p.pick(k, sort)
 		if h == nil {
 			break
 		}
@@ -98,28 +140,34 @@ func (p *pool) take(sort string) (*handle, error) {
 			return h, nil
 		}
 	}
-	h, err := p.family.spawn()
+	h, err := p.spawn(k)
 	if err == nil {
 		h.served = sort
 	}
 	return h, err
 }
 
-func (p *pool) pick(sort string) *handle {
+func (p *pool) pick(k kind, sort string) *handle {
+	state := p.mounts.state()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.idle = slices.DeleteFunc(p.idle, func(h *handle) bool {
+		old := h.kind == namespaced && h.mounts != state
+		if old {
+			h.dismiss()
+			p.poke()
+		}
+		return old
+	})
 	for _, want := range []string{sort, ""} {
-		i := slices.IndexFunc(p.idle, func(h *handle) bool { return h.served == want })
+		i := slices.IndexFunc(p.idle, func(h *handle) bool { return h.kind == k && h.served == want })
 		if i < 0 {
 			continue
 		}
 		h := p.idle[i]
 		p.idle = slices.Delete(p.idle, i, i+1)
 		if want == "" {
-			select {
-			case p.wanted <- struct{}{}:
-			default:
-			}
+			p.poke()
 		}
 		return h
 	}
@@ -170,4 +218,5 @@ func (p *pool) close() {
 		h.dismiss()
 	}
 	p.idle = nil
+	p.mounts.close()
 }

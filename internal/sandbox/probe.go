@@ -46,17 +46,20 @@ var mustRefuse = []string{"write", "create", "rename", "unlink", "mkdir", "symli
 
 // probe finds out what both confined modes really forbid.
 func (s *Sandbox) probe(ctx context.Context) Report {
-	r := Report{Tier: "C", ABI: s.abi, Cleanup: "subreaper"}
-	if s.abi < 3 {
-		r.Tier = "C-"
+	r := Report{Tier: s.tier, ABI: s.abi, Cleanup: CleanupSubreaper, RunAs: s.cfg.RunAs != nil, Processes: s.processes()}
+	if s.tier == TierLandlock && s.abi < 3 {
+		r.Tier = TierOld
 	}
-	if scopesBy(s.abi) != 0 {
-		r.Cleanup = "domain"
+	switch {
+	case s.tier == TierNamespaces:
+		r.Cleanup = CleanupNamespace
+	case scopesBy(s.abi) != 0:
+		r.Cleanup = CleanupDomain
 	}
 	r.ReadOnly = s.probeMode(ctx, ReadOnly)
 	r.WorkspaceWrite = s.probeMode(ctx, WorkspaceWrite)
 	if r.ReadOnly.Unavailable != "" && r.WorkspaceWrite.Unavailable != "" {
-		r.Tier = "none"
+		r.Tier = TierNone
 	}
 	return r
 }
@@ -94,7 +97,7 @@ func enforcement(gaps []string) Enforcement {
 // construction no rule of this version speaks of.
 func (s *Sandbox) gaps(did []string) []string {
 	gaps := []string{GapCommandLines, GapHiddenNames, GapHiddenSockets, GapProcessLimit}
-	if s.filter == "" {
+	if s.filter == nil {
 		gaps = append(gaps, GapScheduling)
 	}
 	for _, effect := range []string{GapMetadata, GapTimestamps, GapSignals} {
@@ -122,6 +125,14 @@ func (s *Sandbox) tryEffects(ctx context.Context, mode Mode) ([]string, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
+	if c := s.cfg.RunAs; c != nil {
+		for _, d := range []string{"out", "ws", "tmp"} {
+			if err := os.Chown(filepath.Join(dir, d), int(c.UID), int(c.GID)); err != nil {
+				return nil, err
+			}
+		}
+		_ = os.Chmod(dir, 0o711)
+	}
 	// The scratch directory lies in a hidden one; out/ has to be readable for
 	// its refusals to be about writing.
 	readable := []string{filepath.Join(dir, "tmp"), filepath.Join(dir, "out")}
@@ -129,11 +140,15 @@ func (s *Sandbox) tryEffects(ctx context.Context, mode Mode) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	temp := readable[0]
+	if s.PrivateTemp(mode) {
+		temp = "/tmp"
+	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	p, err := s.start(ctx, Command{
 		Policy: policy, Script: probeScript, Workdir: "/", MergeStderr: true,
-		Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "P=" + dir, "TMPDIR=" + readable[0], fmt.Sprintf("PID=%d", os.Getpid())},
+		Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "P=" + dir, "TMPDIR=" + temp, fmt.Sprintf("PID=%d", os.Getpid())},
 	})
 	if err != nil {
 		return nil, err

@@ -18,7 +18,6 @@ type Process struct {
 
 	h      *handle
 	give   func(*handle) // takes a runner back that waits for another job
-	pid    int
 	exited chan struct{}
 	gone   chan struct{}
 
@@ -42,8 +41,8 @@ type Usage struct {
 	MaxRSSBytes  int64 // the largest process
 }
 
-// Pid is bash's process id, for logs.
-func (p *Process) Pid() int { return p.pid }
+// Runner is the process id of the command's runner, below which everything of the command is; for logs.
+func (p *Process) Runner() int { return p.h.proc.Pid }
 
 // Exited is closed when bash has ended, or the runner is lost.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
@@ -99,22 +98,22 @@ func (p *Process) Abandon() {
 	}
 }
 
-// watch reads the runner's records until the end of the command.
+// watch reads the runner's records until the end of the command, and then until it can serve another.
 func (p *Process) watch() {
-	ready := p.follow()
+	whole := p.follow()
 	p.mu.Lock()
 	p.over = true
 	p.mu.Unlock()
-	if ready {
+	close(p.gone)
+	if whole && p.h.ready() {
 		p.give(p.h)
 	} else {
 		p.h.dismiss()
 	}
-	close(p.gone)
 }
 
-// follow returns whether the runner waits for another job.
-func (p *Process) follow() (ready bool) {
+// follow returns whether all was told.
+func (p *Process) follow() (whole bool) {
 	exited := false
 	defer func() {
 		if !exited {
@@ -134,13 +133,13 @@ func (p *Process) follow() (ready bool) {
 				exited = true
 				close(p.exited)
 			}
-		case runner.KindGone, runner.KindGoneReady:
+		case runner.KindGone:
 			p.survivors = int(rec.A)
 			p.usage = Usage{
 				User: time.Duration(rec.B) * time.Microsecond, System: time.Duration(rec.C) * time.Microsecond,
 				MaxRSSBytes: int64(rec.D) * 1024,
 			}
-			return rec.Kind == runner.KindGoneReady && exited
+			return exited
 		}
 	}
 }

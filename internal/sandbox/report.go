@@ -2,19 +2,48 @@ package sandbox
 
 import "strconv"
 
+// The tiers, the strongest first. Each comes with Landlock and the system call filter.
+const (
+	TierNamespaces = "A"  // a file tree, process ids and IPC of the command's own
+	TierUser       = "B"  // another user
+	TierLandlock   = "C"  // as the daemon's user
+	TierOld        = "C-" // the same with a Landlock that does not know truncation
+	TierNone       = "none"
+)
+
+// The ways to end a command's tree.
+const (
+	CleanupNamespace = "namespace" // the kernel ends a pid namespace with its first process
+	CleanupDomain    = "domain"    // one signal to everything in a Landlock domain
+	CleanupSubreaper = "subreaper" // descendants, until none is left
+)
+
+// The ways to limit a command's processes.
+const (
+	ProcessesCgroup    = "cgroup"         // exactly
+	ProcessesUserNS    = "user-namespace" // exactly
+	ProcessesPidNS     = "pid-namespace"  // the limit and up to 300 more
+	ProcessesUser      = "user"           // together with what the user runs besides
+	ProcessesUnlimited = "none"           // uid 0 is held to no limit of its user
+)
+
 // Report tells what this host enforces. It does not change after [New].
 type Report struct {
-	Tier           string // "C", "C-", or "none"
+	Tier           string // see the Tier constants
 	ABI            int    // of Landlock; 0: none
-	Cleanup        string // how a tree is killed: "domain" or "subreaper"
+	Cleanup        string // how the tree of a confined command is killed, see the Cleanup constants
+	RunAs          bool   // commands run as a user of their own
+	Processes      string // how their number is limited for confined commands, see the Processes constants
+	Memory         bool   // a limit on memory can be enforced
 	ReadOnly       ModeReport
 	WorkspaceWrite ModeReport
+	Stronger       []string // why stronger tiers cannot be used here
 }
 
 // ModeReport tells how one confined mode is enforced.
 type ModeReport struct {
-	Enforcement Enforcement // empty when Unavailable
-	Gaps        []string    // what is missing from full, see the Gap constants; sorted
+	Enforcement Enforcement // of what the mode says about files; empty when Unavailable
+	Gaps        []string    // what is missing of the whole promise, see the Gap constants; sorted
 	Unavailable string      // why commands in this mode are refused; empty: they are not
 }
 
@@ -50,7 +79,7 @@ func (r Report) unavailable(m Mode) string { return r.Mode(m).Unavailable }
 // unavailable is the report of a host that can confine nothing.
 func unavailable(reason string) Report {
 	no := ModeReport{Unavailable: reason}
-	return Report{Tier: "none", Cleanup: "subreaper", ReadOnly: no, WorkspaceWrite: no}
+	return Report{Tier: TierNone, Cleanup: CleanupSubreaper, Processes: ProcessesUnlimited, ReadOnly: no, WorkspaceWrite: no}
 }
 
 // Summary is the report in one line, for the log.

@@ -24,6 +24,9 @@ type Config struct {
 	Warm      int      // runners kept started; 0: none
 	Subreaper bool     // adopt, kill and reap what a lost runner leaves; for a process that has no other children
 	Limits    Limits
+	RunAs     *Credential // whom commands run as; nil: as the daemon. Only for a daemon that is root
+	TempBytes uint64      // size of a command's /tmp and /dev/shm together where they are private; 0: see defaultTemp
+	Tier      string      // only this tier; empty: the strongest that this host allows. Anything but empty is for tests
 	Logger    *slog.Logger
 }
 
@@ -32,9 +35,10 @@ type Sandbox struct {
 	cfg    Config
 	abi    int
 	report Report
-	layers readLayers
-	filter string   // the system call filter of confined commands; empty where this host has none
-	domain *ruleset // the sweeper's; nil where trees are killed without one
+	tier   string          // the one in use, or being probed
+	layers readLayers      // of tiers without namespaces
+	filter map[bool]string // the system call filters, by whether metadata may be changed; none where this host has none
+	domain *ruleset        // the sweeper's; nil where trees are killed without one
 	family family
 	pool   *pool
 	reaper *reaper
@@ -46,7 +50,7 @@ type Sandbox struct {
 const startTimeout = 10 * time.Second
 
 // New probes the host and starts the waiting runners. A host that can confine nothing is no error: the
-// report says so, and confined commands are refused.
+// report says so, and confined commands are refused. What is asked for and cannot be had is one.
 func New(ctx context.Context, cfg Config) (*Sandbox, error) {
 	return newSandbox(ctx, cfg, landlockABI)
 }
@@ -56,11 +60,20 @@ func newSandbox(ctx context.Context, cfg Config, landlock func() (int, error)) (
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.RunAs != nil && os.Geteuid() != 0 {
+		return nil, errors.New("commands can run as another user only where the daemon is root")
+	}
+	if cfg.RunAs != nil && (cfg.RunAs.UID == 0 || cfg.RunAs.GID == 0) {
+		return nil, errors.New("commands cannot be told to run as root")
+	}
 	hidden := []string{"/dev", canonical(cfg.Scratch)}
 	for _, h := range cfg.Hidden {
 		hidden = append(hidden, canonical(h))
 	}
 	cfg.Hidden = hidden
+	if cfg.TempBytes == 0 {
+		cfg.TempBytes = defaultTemp()
+	}
 	s := &Sandbox{cfg: cfg}
 	if cfg.Subreaper {
 		r, err := newReaper(&s.family, cfg.Logger)
@@ -70,28 +83,61 @@ func newSandbox(ctx context.Context, cfg Config, landlock func() (int, error)) (
 		s.reaper = r
 	}
 	s.pool = newPool(&s.family, cfg.Warm, cfg.Logger)
-	abi, err := landlock()
-	s.abi = abi
-	s.layers.abi, s.layers.hidden = abi, cfg.Hidden
-	if err != nil {
-		s.report = unavailable(err.Error())
-		return s, nil
+	s.report = s.choose(ctx, landlock)
+	if s.report.Tier != TierNone {
+		s.pool.want(s.kind(ReadOnly))
 	}
-	if s.domain, err = sweeperDomain(abi); err != nil {
-		s.report = unavailable(err.Error())
-		return s, nil
-	}
-	if seccompUsable() {
-		filter, err := buildFilter()
-		if err != nil {
-			s.report = unavailable(err.Error())
-			return s, nil
-		}
-		s.filter = string(filter)
-	}
-	s.report = s.probe(ctx)
 	return s, nil
 }
+
+// choose finds the strongest tier that this host allows, by trying.
+func (s *Sandbox) choose(ctx context.Context, landlock func() (int, error)) Report {
+	abi, err := landlock()
+	if err != nil {
+		return unavailable(err.Error())
+	}
+	s.abi, s.layers.abi, s.layers.hidden = abi, abi, s.cfg.Hidden
+	if s.domain, err = sweeperDomain(abi); err != nil {
+		return unavailable(err.Error())
+	}
+	if s.filter, err = filters(); err != nil {
+		return unavailable(err.Error())
+	}
+	var stronger []string
+	report := unavailable("no tier was tried")
+	for _, tier := range s.tiers() {
+		s.tier, s.family.setup = tier, s.setup(tier)
+		if report = s.probe(ctx); report.Tier != TierNone {
+			break
+		}
+		stronger = append(stronger, fmt.Sprintf("tier %s: %s", tier, report.ReadOnly.Unavailable))
+	}
+	report.Stronger = stronger
+	return report
+}
+
+// tiers lists what to try, the strongest first.
+func (s *Sandbox) tiers() []string {
+	if s.cfg.Tier != "" {
+		return []string{s.cfg.Tier}
+	}
+	if s.cfg.RunAs != nil {
+		return []string{TierNamespaces, TierUser}
+	}
+	return []string{TierNamespaces, TierLandlock}
+}
+
+// kind says which runners serve commands of that mode.
+func (s *Sandbox) kind(m Mode) kind {
+	if m.Confined() && s.tier == TierNamespaces {
+		return namespaced
+	}
+	return plain
+}
+
+// PrivateTemp reports that commands of that mode find /tmp and /dev/shm private, and need no temporary directory made for
+// them.
+func (s *Sandbox) PrivateTemp(m Mode) bool { return s.kind(m) == namespaced }
 
 // Limits are the limits that every command gets.
 func (s *Sandbox) Limits() Limits { return s.cfg.Limits }
@@ -117,7 +163,7 @@ func (s *Sandbox) Close() {
 }
 
 // Policy makes the policy for one command. root and temp must exist and be
-// canonical; readable are the directories inside hidden ones that stay readable, one
+// canonical (temp only where [Sandbox.PrivateTemp] does not hold); readable are the directories inside hidden ones that stay readable, one
 // of which holds temp.
 func (s *Sandbox) Policy(mode Mode, root, temp string, readable []string) (Policy, error) {
 	if !slices.Contains(modes, mode) {
@@ -126,6 +172,14 @@ func (s *Sandbox) Policy(mode Mode, root, temp string, readable []string) (Polic
 	p := Policy{mode: mode, root: root, temp: temp, readable: readable, hidden: s.cfg.Hidden}
 	if mode == FullAccess {
 		return p, nil
+	}
+	if s.PrivateTemp(mode) {
+		p.temp, p.private = "", privateDirs
+	}
+	for _, dir := range p.private {
+		if within(dir, root) {
+			return Policy{}, fmt.Errorf("%q cannot be a workspace: commands have a %s of their own", root, dir)
+		}
 	}
 	for _, dir := range p.writable() {
 		if !filepath.IsAbs(dir) || dir == "/" {
@@ -156,6 +210,7 @@ func (s *Sandbox) Start(ctx context.Context, c Command) (*Process, error) {
 	if reason := s.report.unavailable(c.Policy.mode); reason != "" {
 		return nil, &UnavailableError{"probe", reason}
 	}
+	s.pool.want(s.kind(c.Policy.mode))
 	return s.start(ctx, c)
 }
 
@@ -170,12 +225,14 @@ func (s *Sandbox) start(ctx context.Context, c Command) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := s.engage(s.sort(c.Policy), job, l.fds)
+	h, err := s.engage(s.kind(c.Policy.mode), s.sort(c.Policy), job, l.fds)
 	if err != nil {
+		if failed, ok := errors.AsType[*runner.StartError](err); ok {
+			return nil, startFailure(c.Policy.mode, c.Workdir, failed)
+		}
 		return nil, &StartError{spawnKind(err), err}
 	}
-	pid, err := awaitExec(h)
-	if err != nil {
+	if err := awaitExec(h); err != nil {
 		h.dismiss()
 		var failed *runner.StartError
 		if errors.As(err, &failed) {
@@ -186,7 +243,7 @@ func (s *Sandbox) start(ctx context.Context, c Command) (*Process, error) {
 		}
 		return nil, &StartError{KindInternal, err}
 	}
-	p := &Process{Stdin: l.stdin, Stdout: l.stdout, Stderr: l.stderr, h: h, give: s.pool.give, pid: pid, exited: make(chan struct{}), gone: make(chan struct{})}
+	p := &Process{Stdin: l.stdin, Stdout: l.stdout, Stderr: l.stderr, h: h, give: s.pool.give, exited: make(chan struct{}), gone: make(chan struct{})}
 	l.stdin, l.stdout, l.stderr = nil, nil, nil
 	go p.watch()
 	return p, nil
@@ -195,7 +252,7 @@ func (s *Sandbox) start(ctx context.Context, c Command) (*Process, error) {
 // sort names the commands that a runner may serve one after another. Without
 // the system call filter a command can do things to its runner from outside, so that none serves twice.
 func (s *Sandbox) sort(p Policy) string {
-	if s.filter == "" {
+	if s.filter == nil {
 		return ""
 	}
 	return p.sort()
@@ -203,8 +260,8 @@ func (s *Sandbox) sort(p Policy) string {
 
 // engage hands the job to a waiting runner; one that died while it waited is
 // no reason to fail.
-func (s *Sandbox) engage(sort string, job *runner.Job, fds []int) (*handle, error) {
-	h, err := s.pool.take(sort)
+func (s *Sandbox) engage(k kind, sort string, job *runner.Job, fds []int) (*handle, error) {
+	h, err := s.pool.take(k, sort)
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +272,7 @@ func (s *Sandbox) engage(sort string, job *runner.Job, fds []int) (*handle, erro
 	if !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
 		return nil, err
 	}
-	if h, err = s.family.spawn(); err != nil {
+	if h, err = s.pool.spawn(k); err != nil {
 		return nil, err
 	}
 	if err = h.assign(job, fds); err != nil {
@@ -234,19 +291,19 @@ func spawnKind(err error) string {
 }
 
 // awaitExec waits for the record that says that the command runs, or why not.
-func awaitExec(h *handle) (pid int, err error) {
+func awaitExec(h *handle) error {
 	rec, err := h.receive(time.Now().Add(startTimeout))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return 0, fmt.Errorf("the runner did not start the command within %v", startTimeout)
+		return fmt.Errorf("the runner did not start the command within %v", startTimeout)
 	case err != nil:
-		return 0, fmt.Errorf("the runner ended before the command ran: %w", err)
+		return fmt.Errorf("the runner ended before the command ran: %w", err)
 	case rec.Kind == runner.KindFailed:
-		return 0, &runner.StartError{Stage: runner.Stage(rec.A), Errno: unix.Errno(rec.B)}
+		return &runner.StartError{Stage: runner.Stage(rec.A), Errno: unix.Errno(rec.B)}
 	case rec.Kind != runner.KindExec:
-		return 0, fmt.Errorf("the runner sent an unexpected record %q", rec.Kind)
+		return fmt.Errorf("the runner sent an unexpected record %q", rec.Kind)
 	}
-	return int(rec.A), nil
+	return nil
 }
 
 // dismissAll ends every runner.

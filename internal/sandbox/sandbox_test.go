@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -23,14 +22,26 @@ func TestMain(m *testing.M) {
 type fixture struct {
 	*sandbox.Sandbox
 	state, own, temp, ws, out string
+	runAs                     *sandbox.Credential
+}
+
+// tempDir is a directory that commands can see: not below /tmp, which some have to themselves.
+func tempDir(tb testing.TB) string {
+	tb.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "bashd-test-")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		tb.Fatal(err)
+	}
+	return dir
 }
 
 func newFixture(tb testing.TB, change ...func(*sandbox.Config)) *fixture {
 	tb.Helper()
-	base, err := filepath.EvalSymlinks(tb.TempDir())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	base := tempDir(tb)
 	f := &fixture{state: base + "/state", own: base + "/state/own", temp: base + "/state/own/tmp", ws: base + "/ws", out: base + "/out"}
 	for _, d := range []string{f.state, f.own, f.temp, f.ws, f.out} {
 		if err := os.Mkdir(d, 0o700); err != nil {
@@ -41,12 +52,55 @@ func newFixture(tb testing.TB, change ...func(*sandbox.Config)) *fixture {
 	for _, c := range change {
 		c(&cfg)
 	}
-	f.Sandbox, err = sandbox.New(context.Background(), cfg)
+	f.runAs = cfg.RunAs
+	if c := cfg.RunAs; c != nil {
+		for _, dir := range []string{base, f.state, f.own} {
+			must(tb, os.Chmod(dir, 0o711))
+		}
+		for _, dir := range []string{f.temp, f.ws, f.out} {
+			must(tb, os.Chown(dir, int(c.UID), int(c.GID)))
+		}
+	}
+	sb, err := sandbox.New(context.Background(), cfg)
+	must(tb, err)
+	f.Sandbox = sb
+	tb.Cleanup(func() { f.Close() })
+	return f
+}
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { f.Close() })
-	return f
+}
+
+// nobody is whom commands run as where they run as another user.
+var nobody = sandbox.Credential{UID: 65534, GID: 65534}
+
+// everyTier runs a test for each tier that this host has, by name: the tests that matter hold in each of them.
+func everyTier(t *testing.T, test func(t *testing.T, f *fixture), change ...func(*sandbox.Config)) {
+	t.Helper()
+	for _, tier := range []struct {
+		name, tier string
+		runAs      *sandbox.Credential
+	}{
+		{"A", sandbox.TierNamespaces, nil},
+		{"A as another user", sandbox.TierNamespaces, &nobody},
+		{"B", sandbox.TierUser, &nobody},
+		{"C", sandbox.TierLandlock, nil},
+	} {
+		t.Run(tier.name, func(t *testing.T) {
+			if tier.runAs != nil && os.Geteuid() != 0 {
+				t.Skip("needs root")
+			}
+			f := newFixture(t, append([]func(*sandbox.Config){func(c *sandbox.Config) { c.Tier, c.RunAs = tier.tier, tier.runAs }}, change...)...)
+			if why := f.Report().ReadOnly.Unavailable; why != "" {
+				t.Skipf("this host has no such tier: %s", why)
+			}
+			test(t, f)
+		})
+	}
 }
 
 // needs skips where the host cannot confine in that mode.
@@ -65,8 +119,16 @@ func (f *fixture) command(tb testing.TB, mode sandbox.Mode, script string) sandb
 	}
 	return sandbox.Command{
 		Policy: p, Script: script, Workdir: f.ws,
-		Env: []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + f.temp, "OUT=" + f.out, "WS=" + f.ws},
+		Env: []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + f.tempOf(mode), "OUT=" + f.out, "WS=" + f.ws},
 	}
+}
+
+// tempOf is the TMPDIR of commands of that mode.
+func (f *fixture) tempOf(mode sandbox.Mode) string {
+	if f.PrivateTemp(mode) {
+		return "/tmp"
+	}
+	return f.temp
 }
 
 type outcome struct {
@@ -121,8 +183,9 @@ func TestReportIsHonest(t *testing.T) {
 	}
 }
 
-func TestExitStatus(t *testing.T) {
-	f := newFixture(t)
+func TestExitStatus(t *testing.T) { everyTier(t, testExitStatus) }
+
+func testExitStatus(t *testing.T, f *fixture) {
 	for _, mode := range sandbox.Modes() {
 		t.Run(string(mode), func(t *testing.T) {
 			f.needs(t, mode)
@@ -161,5 +224,3 @@ func BenchmarkTrue(b *testing.B) {
 		}
 	})
 }
-
-var _ = strings.Contains

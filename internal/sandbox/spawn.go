@@ -3,6 +3,7 @@ package sandbox
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"syscall"
@@ -21,18 +22,59 @@ type handle struct {
 	done   chan struct{}
 	jobs   uint32 // how many it was given
 	served string // whom it has worked for; empty: nobody yet
+	kind   kind
+	mounts uint64 // which state of the host's mounts it knows; see pool
 }
+
+// kind tells runners apart that are started in different ways.
+type kind int
+
+const (
+	plain      kind = iota
+	namespaced      // in mount, pid and IPC namespaces of its own, and in a user namespace where the daemon is not root
+)
 
 // family knows the runner processes of this daemon. Starting and listing exclude
 // each other, so that a child that is not listed is certainly none of ours.
 type family struct {
+	setup *runner.Setup // of namespaced runners
+
 	mu      sync.Mutex
 	members map[int]*handle
 	wg      sync.WaitGroup
 }
 
-// spawn starts a waiting runner.
-func (f *family) spawn() (_ *handle, err error) {
+// spawn starts a waiting runner. A namespaced one has made its file tree when spawn returns.
+func (f *family) spawn(k kind) (*handle, error) {
+	h, err := f.launch(k)
+	if err != nil || k == plain {
+		return h, err
+	}
+	if err := h.prepare(f.setup); err != nil {
+		h.dismiss()
+		return nil, err
+	}
+	return h, nil
+}
+
+// prepare has a namespaced runner make its file tree.
+func (h *handle) prepare(s *runner.Setup) error {
+	if err := h.send(runner.MessageSetup, s.Append(nil), nil); err != nil {
+		return err
+	}
+	rec, err := h.receive(time.Now().Add(startTimeout))
+	switch {
+	case err != nil:
+		return fmt.Errorf("the runner ended while it made its file tree: %w", err)
+	case rec.Kind == runner.KindFailed:
+		return &runner.StartError{Stage: runner.Stage(rec.A), Errno: syscall.Errno(rec.B)}
+	case rec.Kind != runner.KindReady:
+		return fmt.Errorf("the runner sent an unexpected record %q", rec.Kind)
+	}
+	return nil
+}
+
+func (f *family) launch(k kind) (_ *handle, err error) {
 	var undo closers
 	defer undo.close()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -40,7 +82,7 @@ func (f *family) spawn() (_ *handle, err error) {
 		return nil, os.NewSyscallError("socketpair", err)
 	}
 	theirs := undo.add(os.NewFile(uintptr(pair[1]), "runner"))
-	h := &handle{conn: ourEnd(pair[0], "runner"), done: make(chan struct{})}
+	h := &handle{conn: ourEnd(pair[0], "runner"), done: make(chan struct{}), kind: k}
 	defer func() {
 		if err != nil {
 			h.dismiss()
@@ -80,12 +122,16 @@ func (c *closers) close() {
 func (f *family) start(h *handle, files ...*os.File) (err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if h.kind == namespaced && os.Geteuid() != 0 {
+		// The ids of a user namespace can only be written by who may look into the process, which is still a copy of this one.
+		defer dumpable()()
+	}
 	// /proc/self/exe is the running binary even after a new one was put in its place.
 	h.proc, err = os.StartProcess("/proc/self/exe", []string{runner.Argv0}, &os.ProcAttr{
 		Dir:   "/",
 		Env:   []string{"GOMAXPROCS=1", "GOGC=off", "GOTRACEBACK=none"},
 		Files: files,
-		Sys:   &syscall.SysProcAttr{Setsid: true}, // a ^C at the daemon's terminal is not for its commands
+		Sys:   attributes(h.kind),
 	})
 	if err != nil {
 		return err
@@ -96,6 +142,34 @@ func (f *family) start(h *handle, files ...*os.File) (err error) {
 	f.members[h.proc.Pid] = h
 	f.wg.Go(func() { f.await(h) })
 	return nil
+}
+
+// attributes says how a runner is started.
+func attributes(k kind) *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{Setsid: true} // a ^C at the daemon's terminal is not for its commands
+	if k == plain {
+		return a
+	}
+	a.Cloneflags = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC
+	if uid := os.Geteuid(); uid != 0 {
+		a.Cloneflags |= unix.CLONE_NEWUSER
+		a.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
+		a.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}}
+		// Which execve would drop; the runner mounts, and its commands' bounding sets are dropped.
+		a.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP}
+	}
+	return a
+}
+
+// dumpable makes this process one that others of its user may look into, until the function that it returns is
+// called.
+func dumpable() (restore func()) {
+	was, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
+	if err != nil || was != 0 {
+		return func() {}
+	}
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
+	return func() { _ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
 }
 
 // await reaps the runner. It stays a member until then, so that its pid cannot
@@ -123,7 +197,12 @@ func (f *family) pids() []int {
 func (h *handle) assign(job *runner.Job, fds []int) error {
 	h.jobs++
 	job.Sequence = h.jobs
-	memfd, err := memfile("bashd-job", job.Append(nil))
+	return h.send(runner.MessageJob, job.Append(nil), fds)
+}
+
+// send sends a message with its content in a memfd, and descriptors beside it.
+func (h *handle) send(kind byte, content []byte, fds []int) error {
+	memfd, err := memfile("bashd-job", content)
 	if err != nil {
 		return err
 	}
@@ -135,7 +214,7 @@ func (h *handle) assign(job *runner.Job, fds []int) error {
 	}
 	var sent error
 	err = raw.Write(func(fd uintptr) bool {
-		sent = unix.Sendmsg(int(fd), []byte{1}, rights, nil, unix.MSG_NOSIGNAL)
+		sent = unix.Sendmsg(int(fd), []byte{kind}, rights, nil, unix.MSG_NOSIGNAL)
 		return !errors.Is(sent, unix.EAGAIN)
 	})
 	return errors.Join(err, sent)
@@ -168,6 +247,12 @@ func (h *handle) receive(deadline time.Time) (runner.Record, error) {
 		return rec, errors.New("malformed record")
 	}
 	return rec, nil
+}
+
+// ready waits until the runner can serve another job; false: it ends instead.
+func (h *handle) ready() bool {
+	rec, err := h.receive(time.Now().Add(startTimeout))
+	return err == nil && rec.Kind == runner.KindReady
 }
 
 // dismiss ends the runner and what it may have started.

@@ -50,8 +50,9 @@ var trees = []struct {
 }
 
 // TestNothingSurvivesTheEnd: what a command leaves running is gone when Gone is closed.
-func TestNothingSurvivesTheEnd(t *testing.T) {
-	f := newFixture(t)
+func TestNothingSurvivesTheEnd(t *testing.T) { everyTier(t, testNothingSurvivesTheEnd) }
+
+func testNothingSurvivesTheEnd(t *testing.T, f *fixture) {
 	for _, mode := range sandbox.Modes() {
 		for _, tree := range trees {
 			t.Run(string(mode)+"/"+tree.name, func(t *testing.T) {
@@ -80,8 +81,9 @@ func TestNothingSurvivesTheEnd(t *testing.T) {
 }
 
 // TestKillReachesAll: a kill in the middle ends bash and everything below it.
-func TestKillReachesAll(t *testing.T) {
-	f := newFixture(t)
+func TestKillReachesAll(t *testing.T) { everyTier(t, testKillReachesAll) }
+
+func testKillReachesAll(t *testing.T, f *fixture) {
 	for _, mode := range sandbox.Modes() {
 		for _, tree := range trees {
 			t.Run(string(mode)+"/"+tree.name, func(t *testing.T) {
@@ -132,8 +134,9 @@ func awaitGone(t *testing.T, p *sandbox.Process, within time.Duration) {
 
 // TestTerminateReachesAll: SIGTERM goes to the whole tree, to stopped processes too,
 // and a trap's output and exit code are kept.
-func TestTerminateReachesAll(t *testing.T) {
-	f := newFixture(t)
+func TestTerminateReachesAll(t *testing.T) { everyTier(t, testTerminateReachesAll) }
+
+func testTerminateReachesAll(t *testing.T, f *fixture) {
 	for _, mode := range sandbox.Modes() {
 		t.Run(string(mode), func(t *testing.T) {
 			f.needs(t, mode)
@@ -141,7 +144,7 @@ func TestTerminateReachesAll(t *testing.T) {
 				(trap 'echo stopped one; exit' TERM; kill -STOP $BASHPID; while :; do sleep 0.05; done) &
 				echo up; wait`)
 			p := startAndAwait(t, f, c, "up\n")
-			awaitStoppedChild(t, p.Pid())
+			awaitStoppedChild(t, shellOf(t, p))
 			p.Terminate()
 			out, _ := io.ReadAll(p.Stdout)
 			awaitGone(t, p, 5*time.Second)
@@ -176,13 +179,14 @@ func awaitStoppedChild(t *testing.T, pid int) {
 
 // TestRunnerKilled: SIGKILL of the runner leaves nothing of a confined command, and is
 // told apart from every way in which a command can end.
-func TestRunnerKilled(t *testing.T) {
-	f := newFixture(t)
+func TestRunnerKilled(t *testing.T) { everyTier(t, testRunnerKilled) }
+
+func testRunnerKilled(t *testing.T, f *fixture) {
 	for _, mode := range []sandbox.Mode{sandbox.ReadOnly, sandbox.WorkspaceWrite} {
 		for _, tree := range trees {
 			t.Run(string(mode)+"/"+tree.name, func(t *testing.T) {
 				f.needs(t, mode)
-				if f.Report().Cleanup != "domain" {
+				if f.Report().Cleanup == sandbox.CleanupSubreaper {
 					t.Skip("this kernel has no signal scope (Landlock ABI 6)")
 				}
 				if tree.heavy && mode == sandbox.ReadOnly {
@@ -191,11 +195,7 @@ func TestRunnerKilled(t *testing.T) {
 				c := f.command(t, mode, tree.script+`; while :; do sleep 3999; done`)
 				alive := mark(t, &c)
 				p := startAndAwait(t, f, c, "up\n")
-				runner, err := strconv.Atoi(parent(t, p.Pid()))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := syscall.Kill(runner, syscall.SIGKILL); err != nil {
+				if err := syscall.Kill(p.Runner(), syscall.SIGKILL); err != nil {
 					t.Fatal(err)
 				}
 				awaitGone(t, p, 5*time.Second)
@@ -212,20 +212,33 @@ func TestRunnerKilled(t *testing.T) {
 	}
 }
 
-func parent(t *testing.T, pid int) string {
+// shellOf is the pid of bash, or of what it has become: a child of its runner.
+func shellOf(t *testing.T, p *sandbox.Process) int {
 	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", p.Runner(), p.Runner()))
 	if err != nil {
-		t.Fatal(err)
+		t.Skip("this kernel does not list children")
 	}
-	return strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))[1]
+	own, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.Runner()))
+	must(t, err)
+	for pid := range strings.FieldsSeq(string(children)) {
+		// The sweeper is a child, too, and the same program as its parent.
+		if comm, _ := os.ReadFile("/proc/" + pid + "/comm"); string(comm) != string(own) {
+			n, err := strconv.Atoi(pid)
+			must(t, err)
+			return n
+		}
+	}
+	t.Fatal("the command has ended")
+	return 0
 }
 
 // TestKillIsNotForStrangers: signals that a command sends reach nothing outside of it.
-func TestKillIsNotForStrangers(t *testing.T) {
-	f := newFixture(t)
+func TestKillIsNotForStrangers(t *testing.T) { everyTier(t, testKillIsNotForStrangers) }
+
+func testKillIsNotForStrangers(t *testing.T, f *fixture) {
 	f.needs(t, sandbox.ReadOnly)
-	if f.Report().Cleanup != "domain" {
+	if f.Report().Cleanup == sandbox.CleanupSubreaper {
 		t.Skip("this kernel has no signal scope (Landlock ABI 6)")
 	}
 	sibling := startAndAwait(t, f, f.command(t, sandbox.WorkspaceWrite, `echo up; sleep 3999`), "up\n")
@@ -233,7 +246,7 @@ func TestKillIsNotForStrangers(t *testing.T) {
 		for pid in $DAEMON $SIBLING $(ls /proc/$DAEMON/task) $RUNNER $(ls /proc/$RUNNER/task); do kill -9 $pid && echo hit $pid; done 2>/dev/null
 		kill -9 -1 2>/dev/null
 		echo survived`)
-	c.Env = append(c.Env, fmt.Sprintf("DAEMON=%d", os.Getpid()), fmt.Sprintf("SIBLING=%d", sibling.Pid()), "RUNNER="+parent(t, sibling.Pid()))
+	c.Env = append(c.Env, fmt.Sprintf("DAEMON=%d", os.Getpid()), fmt.Sprintf("SIBLING=%d", shellOf(t, sibling)), fmt.Sprintf("RUNNER=%d", sibling.Runner()))
 	got := f.run(t, c)
 	if got.stdout != "survived\n" {
 		t.Errorf("got %+v", got)

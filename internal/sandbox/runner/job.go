@@ -23,7 +23,7 @@ const ScriptFD = 3
 
 // Job is one command to start. Its descriptors travel beside it, in this
 // order: the memfd that holds the encoded Job, stdin, stdout, stderr, the
-// working directory, then Rulesets Landlock rulesets, then the
+// working directory (unless Namespaced), then Rulesets Landlock rulesets, then the
 // sweeper's ruleset (if Sweeper), then the script (if HasScript).
 type Job struct {
 	Sequence  uint32   // 1 for a runner's first job, and rising; orders name it
@@ -39,6 +39,22 @@ type Job struct {
 	Filter    string // seccomp program, eight bytes an instruction; empty: none
 	Sweeper   bool   // start the command below a sweeper
 	HasScript bool
+	SetUser   bool // the command runs as UID and GID, without supplementary groups
+	UID, GID  uint32
+
+	// For a runner in namespaces of its own (see Setup).
+	Namespaced bool
+	NullStdin  bool   // stdin is the null device: the runner takes its own
+	Workdir    string // absolute; no descriptor is sent for it
+	Shows      []Show
+	TempRights uint64 // what the rulesets are to grant in the private /tmp and /dev/shm
+}
+
+// Show is a place of the host that a namespaced command sees although it is hidden, or may write to.
+type Show struct {
+	Path          string // absolute, free of links
+	Writable      bool
+	Device, Inode uint64 // which it must be; 0: any, and it may be missing
 }
 
 // Limit is one resource limit of the command.
@@ -53,6 +69,9 @@ const (
 	flagNoNewPriv
 	flagSweeper
 	flagHasScript
+	flagSetUser
+	flagNamespaced
+	flagNullStdin
 )
 
 // Append appends the encoding of j to b.
@@ -72,6 +91,21 @@ func (j *Job) Append(b []byte) []byte {
 		b = binary.AppendUvarint(b, l.Soft)
 		b = binary.AppendUvarint(b, l.Hard)
 	}
+	b = binary.AppendUvarint(b, uint64(j.UID))
+	b = binary.AppendUvarint(b, uint64(j.GID))
+	b = binary.AppendUvarint(b, j.TempRights)
+	b = appendString(b, j.Workdir)
+	b = binary.AppendUvarint(b, uint64(len(j.Shows)))
+	for _, s := range j.Shows {
+		writable := uint64(0)
+		if s.Writable {
+			writable = 1
+		}
+		b = binary.AppendUvarint(b, writable)
+		b = binary.AppendUvarint(b, s.Device)
+		b = binary.AppendUvarint(b, s.Inode)
+		b = appendString(b, s.Path)
+	}
 	return b
 }
 
@@ -85,6 +119,9 @@ func (j *Job) flags() (f byte) {
 	set(flagNoNewPriv, j.NoNewPriv)
 	set(flagSweeper, j.Sweeper)
 	set(flagHasScript, j.HasScript)
+	set(flagSetUser, j.SetUser)
+	set(flagNamespaced, j.Namespaced)
+	set(flagNullStdin, j.NullStdin)
 	return f
 }
 
@@ -108,21 +145,33 @@ func ParseJob(b []byte) (*Job, error) {
 	d := decoder{b: b}
 	flags := d.byte()
 	j := &Job{
-		DropCaps:  flags&flagDropCaps != 0,
-		NoNewPriv: flags&flagNoNewPriv != 0,
-		Sweeper:   flags&flagSweeper != 0,
-		HasScript: flags&flagHasScript != 0,
-		Sequence:  uint32(d.uvarint(1<<32 - 1)),
-		Rulesets:  int(d.uvarint(16)),
-		Nice:      int(d.varint()),
-		OOMScore:  int(d.varint()),
-		Filter:    d.string(),
-		Shell:     d.string(),
-		Argv:      d.strings(),
-		Env:       d.strings(),
+		DropCaps:   flags&flagDropCaps != 0,
+		NoNewPriv:  flags&flagNoNewPriv != 0,
+		Sweeper:    flags&flagSweeper != 0,
+		HasScript:  flags&flagHasScript != 0,
+		SetUser:    flags&flagSetUser != 0,
+		Namespaced: flags&flagNamespaced != 0,
+		NullStdin:  flags&flagNullStdin != 0,
+		Sequence:   uint32(d.uvarint(1<<32 - 1)),
+		Rulesets:   int(d.uvarint(16)),
+		Nice:       int(d.varint()),
+		OOMScore:   int(d.varint()),
+		Filter:     d.string(),
+		Shell:      d.string(),
+		Argv:       d.strings(),
+		Env:        d.strings(),
 	}
 	for range d.uvarint(64) {
 		j.Limits = append(j.Limits, Limit{int(d.uvarint(64)), d.uvarint(^uint64(0)), d.uvarint(^uint64(0))})
+	}
+	j.UID, j.GID = uint32(d.uvarint(1<<32-1)), uint32(d.uvarint(1<<32-1))
+	j.TempRights, j.Workdir = d.uvarint(^uint64(0)), d.string()
+	for range d.uvarint(64) {
+		s := Show{Writable: d.uvarint(1) == 1, Device: d.uvarint(^uint64(0)), Inode: d.uvarint(^uint64(0)), Path: d.string()}
+		if s.Path == "" || s.Path[0] != '/' {
+			d.bad = true
+		}
+		j.Shows = append(j.Shows, s)
 	}
 	if d.bad || len(d.b) != 0 {
 		return nil, errBadJob

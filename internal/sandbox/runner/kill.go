@@ -67,7 +67,7 @@ func (r *runner) killAll() {
 		pause := true // one order to X reaches everything; the next is for a sweeper that was lost, or for a job that is just starting
 		r.forRunning(func() {
 			r.signalAll(syscall.SIGKILL)
-			pause = r.sweeper > 0
+			pause = r.sweeper > 0 || r.world != nil
 		})
 		if pause {
 			time.Sleep(20 * time.Millisecond)
@@ -87,6 +87,11 @@ func hasten() {
 
 // signalAll sends one signal to everything below the runner.
 func (r *runner) signalAll(sig syscall.Signal) {
+	if r.world != nil {
+		// This is process 1 of a pid namespace: all others in it are the command's.
+		_ = syscall.Kill(-1, sig)
+		return
+	}
 	if r.toX >= 0 {
 		if _, err := syscall.Write(r.toX, []byte{byte(sig)}); err == nil {
 			return

@@ -44,7 +44,16 @@ func prepareCommand(j *Job, f fds, ordersWrite int) error {
 		l.add(StageLimits, syscall.SYS_PRLIMIT64, 0, uintptr(lim.Resource), pin(l, &syscall.Rlimit{Cur: lim.Soft, Max: lim.Hard}), 0)
 	}
 	if j.DropCaps {
+		prepareBounding(l)
+	}
+	if j.SetUser {
+		prepareUser(l, j)
+	}
+	if j.DropCaps {
 		prepareCapabilities(l)
+	}
+	if j.SetUser { // a change of ids has taken it back
+		l.add(StageSession, syscall.SYS_PRCTL, prSetPdeathsig, uintptr(syscall.SIGKILL))
 	}
 	// After the capabilities: a directory that only they could enter is not for the command.
 	l.add(StageWorkdir, syscall.SYS_FCHDIR, uintptr(f.workdir))
@@ -68,13 +77,24 @@ func prepareCommand(j *Job, f fds, ordersWrite int) error {
 	return prepareExec(l, j)
 }
 
-// prepareCapabilities leaves the command none: the bounding set first, which
-// needs CAP_SETPCAP (where it is lacking the set stays, and no_new_privs keeps
-// it from being drawn on), then what is held.
-func prepareCapabilities(l *list) {
+// prepareBounding drops the bounding set, which needs CAP_SETPCAP. Where it is lacking the set stays, and no_new_privs keeps
+// it from being drawn on.
+func prepareBounding(l *list) {
 	for c := range uintptr(64) {
 		l.add(StageCapabilities, syscall.SYS_PRCTL, prCapbsetDrop, c).tolerate = true
 	}
+}
+
+// prepareUser makes the command another user, who is never root.
+func prepareUser(l *list, j *Job) {
+	uid, gid := uintptr(j.UID), uintptr(j.GID)
+	l.add(StageUser, syscall.SYS_SETGROUPS, 0, 0)
+	l.add(StageUser, syscall.SYS_SETRESGID, gid, gid, gid)
+	l.add(StageUser, syscall.SYS_SETRESUID, uid, uid, uid)
+}
+
+// prepareCapabilities leaves the command none of the capabilities that are held.
+func prepareCapabilities(l *list) {
 	// Kernels before 4.3 have no ambient set.
 	l.add(StageCapabilities, syscall.SYS_PRCTL, prCapAmbient, prCapAmbientClear).tolerate = true
 	hdr := pin(l, &capHeader{capVersion3})

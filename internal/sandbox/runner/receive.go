@@ -11,9 +11,15 @@ type fds struct {
 	script                int
 }
 
-// receive waits for the Job and its descriptors. ok is false when the
-// daemon closed the socket instead; job is nil when what came is no Job.
-func receive() (job *Job, f fds, ok bool) {
+// The kinds of message that a daemon sends, each a byte beside the descriptor of a memfd with the rest.
+const (
+	MessageSetup byte = 'S'
+	MessageJob   byte = 'J'
+)
+
+// receive waits for a Setup, or for a Job and its descriptors. ok is false when the
+// daemon closed the socket instead; both are nil when what came is neither.
+func receive() (setup *Setup, job *Job, f fds, ok bool) {
 	var buf [8]byte
 	oob := make([]byte, syscall.CmsgSpace(32*4))
 	var n, oobn int
@@ -25,22 +31,29 @@ func receive() (job *Job, f fds, ok bool) {
 		}
 	}
 	if err != nil || n == 0 {
-		return nil, f, false
+		return nil, nil, f, false
 	}
 	got, err := parseFDs(oob[:oobn])
 	if err != nil || len(got) == 0 {
-		return nil, f, true
+		return nil, nil, f, true
 	}
-	job, err = readJob(got[0])
+	content, err := readMemfd(got[0])
 	syscall.Close(got[0])
 	if err != nil {
-		return nil, f, true
+		return nil, nil, f, true
+	}
+	if buf[0] == MessageSetup {
+		setup, _ = ParseSetup(content)
+		return setup, nil, f, true
+	}
+	if job, err = ParseJob(content); err != nil {
+		return nil, nil, f, true
 	}
 	f, fits := assign(job, got[1:])
 	if !fits {
-		return nil, f, true
+		return nil, nil, f, true
 	}
-	return job, f, true
+	return nil, job, f, true
 }
 
 func parseFDs(oob []byte) ([]int, error) {
@@ -51,7 +64,7 @@ func parseFDs(oob []byte) ([]int, error) {
 	return syscall.ParseUnixRights(&msgs[0])
 }
 
-func readJob(memfd int) (*Job, error) {
+func readMemfd(memfd int) ([]byte, error) {
 	var st syscall.Stat_t
 	if err := syscall.Fstat(memfd, &st); err != nil {
 		return nil, err
@@ -67,7 +80,7 @@ func readJob(memfd int) (*Job, error) {
 		}
 		done += n
 	}
-	return ParseJob(b)
+	return b, nil
 }
 
 // assign tells the descriptors that follow the Job apart; see [Job].
@@ -82,7 +95,10 @@ func assign(j *Job, got []int) (f fds, ok bool) {
 		return fd
 	}
 	ok = true
-	f = fds{stdin: next(), stdout: next(), stderr: next(), workdir: next(), sweeper: -1, script: -1}
+	f = fds{stdin: next(), stdout: next(), stderr: next(), workdir: -1, sweeper: -1, script: -1}
+	if !j.Namespaced {
+		f.workdir = next()
+	}
 	for range j.Rulesets {
 		f.rulesets = append(f.rulesets, next())
 	}

@@ -8,14 +8,14 @@ import (
 // Kind says what a [Record] reports.
 type Kind byte
 
-// The kinds, in the order in which a runner sends them: Exec or Failed first; after
-// Exec, Exited and then Gone or GoneReady.
+// The kinds, in the order in which a runner sends them: after a Setup, Ready or Failed. After a Job, Exec or Failed; after
+// Exec, Exited, then Gone, then Ready unless it ends.
 const (
-	KindExec      Kind = 'X' // the command's program was executed; A is its pid
-	KindFailed    Kind = 'F' // it was not; A is the Stage, B the errno
-	KindExited    Kind = 'E' // the shell ended; A is its wait status, B is 1 if nothing else was left, C is 1 if an order was carried out before
-	KindGone      Kind = 'G' // nothing is left; A counts survivors killed, B user µs, C system µs, D the largest resident set in KiB
-	KindGoneReady Kind = 'R' // the same, and the runner waits for another job
+	KindExec   Kind = 'X' // the command's program was executed
+	KindFailed Kind = 'F' // it was not; A is the Stage, B the errno
+	KindExited Kind = 'E' // the shell ended; A is its wait status, B is 1 if nothing else was left, C is 1 if an order was carried out before
+	KindGone   Kind = 'G' // nothing is left; A counts survivors killed, B user µs, C system µs, D the largest resident set in KiB
+	KindReady  Kind = 'R' // the runner waits for a job, after its Setup or after another one
 )
 
 // RecordSize is the size of an encoded Record.
@@ -59,7 +59,7 @@ const (
 // Stage names the step at which a start failed.
 type Stage byte
 
-// The stages, in the order of the list.
+// The stages, those of the list in its order, then those of namespaces and of the user.
 const (
 	StageJob Stage = iota + 1
 	StageClone
@@ -76,12 +76,20 @@ const (
 	StageSignals
 	StageFilter
 	StageExec
+	StageMounts
+	StageDevices
+	StageMasks
+	StageProc
+	StageTemp
+	StageRoots
+	StageUser
 )
 
 var stageNames = [...]string{
 	StageJob: "job", StageClone: "clone", StageSweeper: "sweeper", StageSession: "session", StageStdio: "stdio",
 	StageWorkdir: "workdir", StagePriority: "priority", StageLimits: "limits", StageCapabilities: "capabilities",
 	StageNoNewPrivs: "no-new-privs", StageLandlock: "landlock", StageDescriptors: "descriptors", StageSignals: "signals", StageFilter: "seccomp", StageExec: "exec",
+	StageMounts: "mounts", StageDevices: "devices", StageMasks: "masks", StageProc: "proc", StageTemp: "temp", StageRoots: "roots", StageUser: "user",
 }
 
 // String is the stage's name as it appears in problems.

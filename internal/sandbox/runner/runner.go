@@ -22,9 +22,12 @@ func init() {
 // runner is the state of the process. The main thread starts, waits and
 // reaps; a second goroutine reads orders.
 type runner struct {
-	shell    int         // pid of bash
-	sweeper  int         // pid of X, 0: none; written while nothing runs
-	usage    usage       // of the present job
+	shell    int    // pid of bash
+	sweeper  int    // pid of X, 0: none; written while nothing runs
+	usage    usage  // of the present job
+	world    *world // nil: this runner has no namespaces of its own
+	oom      int    // descriptor of the process's OOM score, -1: none
+	ownOOM   int
 	sweeping atomic.Bool // SIGKILL is being sent; never taken back
 
 	mu       sync.Mutex
@@ -41,23 +44,55 @@ func run() {
 	runtime.LockOSThread()
 	// Losing this would let orphans fall to the daemon instead, which kills them.
 	_ = prctl(prSetChildSubreaper, 1)
-	oom, ownOOM := openOOMScore()
+	r := &runner{}
+	r.oom, r.ownOOM = openOOMScore(atFDCWD, "/proc/self/oom_score_adj")
 	_ = prctl(prSetDumpable, 0)
 	syscall.CloseOnExec(SocketFD)
 	syscall.CloseOnExec(OrdersFD)
-	r := &runner{}
 	for again := true; again; {
-		job, f, ok := receive()
-		if !ok {
+		setup, job, f, ok := receive()
+		switch {
+		case !ok:
 			return // the daemon needs no runner any more
+		case setup != nil:
+			again = r.setUp(setup)
+		default:
+			again = r.serve(job, f)
 		}
-		again = r.serve(job, f, func(score int) { writeOOMScore(oom, score) }, ownOOM)
+		if again {
+			again = r.ready()
+		}
 	}
 }
 
+// setUp makes the file tree of a runner in namespaces of its own.
+func (r *runner) setUp(s *Setup) (again bool) {
+	// A mount that something is open for writing on cannot be made read-only.
+	syscall.Close(r.oom)
+	w, err := makeWorld(s)
+	if err != nil {
+		r.send(Record{Kind: KindFailed, A: uint64(err.Stage), B: uint64(err.Errno)})
+		return false
+	}
+	r.world = w
+	_ = prctl(prSetDumpable, 1) // else the file is not its own
+	r.oom, r.ownOOM = openOOMScore(w.view, "proc/self/oom_score_adj")
+	_ = prctl(prSetDumpable, 0)
+	return true
+}
+
+// ready takes away what a command added to the file tree, and says that another may come.
+func (r *runner) ready() bool {
+	if r.world != nil && r.world.leave() != nil {
+		return false
+	}
+	r.send(Record{Kind: KindReady})
+	return true
+}
+
 // serve runs one job to its end and reports whether the process can serve another.
-func (r *runner) serve(job *Job, f fds, setOOM func(int), ownOOM int) (again bool) {
-	if job == nil {
+func (r *runner) serve(job *Job, f fds) (again bool) {
+	if job == nil || job.Namespaced != (r.world != nil) {
 		r.send(Record{Kind: KindFailed, A: uint64(StageJob), B: uint64(syscall.EINVAL)})
 		return false
 	}
@@ -65,9 +100,12 @@ func (r *runner) serve(job *Job, f fds, setOOM func(int), ownOOM int) (again boo
 	first := r.sequence == 0
 	r.sequence, r.shell, r.sweeper, r.toX, r.usage = job.Sequence, 0, 0, -1, usage{}
 	r.mu.Unlock()
-	setOOM(job.OOMScore) // the command inherits it
-	err := r.start(job, f)
-	setOOM(ownOOM)
+	writeOOMScore(r.oom, job.OOMScore) // the command inherits it
+	err := r.enter(job, &f)
+	if err == nil {
+		err = r.start(job, f)
+	}
+	writeOOMScore(r.oom, r.ownOOM)
 	closeAll(f)
 	if err != nil {
 		r.send(Record{Kind: KindFailed, A: uint64(err.Stage), B: uint64(err.Errno)})
@@ -77,11 +115,18 @@ func (r *runner) serve(job *Job, f fds, setOOM func(int), ownOOM int) (again boo
 	r.mu.Lock()
 	r.running, r.ordered = true, false
 	r.mu.Unlock()
-	r.send(Record{Kind: KindExec, A: uint64(r.shell)})
+	r.send(Record{Kind: KindExec})
 	if first {
 		go r.obey()
 	}
 	return r.wait()
+}
+
+func (r *runner) enter(j *Job, f *fds) *StartError {
+	if r.world == nil {
+		return nil
+	}
+	return r.world.enter(j, f)
 }
 
 func (r *runner) send(rec Record) {
@@ -245,11 +290,7 @@ func (r *runner) gone(survivors uint64) (again bool) {
 	r.running = false
 	again = !r.sweeping.Load()
 	r.mu.Unlock()
-	rec := Record{Kind: KindGone, A: survivors, B: r.usage.user, C: r.usage.system, D: r.usage.maxRSS}
-	if again {
-		rec.Kind = KindGoneReady
-	}
-	r.send(rec)
+	r.send(Record{Kind: KindGone, A: survivors, B: r.usage.user, C: r.usage.system, D: r.usage.maxRSS})
 	r.dismissSweeper()
 	return again
 }
@@ -270,8 +311,8 @@ func (r *runner) dismissSweeper() {
 // openOOMScore opens the runner's oom_score_adj, before the process stops
 // being dumpable and the file stops being its own, and reads it. The command
 // inherits the score that the runner has when it clones.
-func openOOMScore() (fd, score int) {
-	fd, err := syscall.Open("/proc/self/oom_score_adj", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
+func openOOMScore(dir int, path string) (fd, score int) {
+	fd, err := syscall.Openat(dir, path, syscall.O_RDWR|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, 0
 	}

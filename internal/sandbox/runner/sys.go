@@ -13,7 +13,10 @@ const (
 	sysPidfdSendSignal      = 424
 	sysPidfdOpen            = 434
 	sysCloseRange           = 436
+	sysLandlockAddRule      = 445
 	sysLandlockRestrictSelf = 446
+
+	rulePathBeneath = 1
 
 	prSetPdeathsig      = 1
 	prSetDumpable       = 4
