@@ -30,6 +30,10 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	// Commands do not see the host's /tmp where they have one of their own.
+	if err := os.Setenv("TMPDIR", "/var/tmp"); err != nil {
+		panic(err)
+	}
 	os.Exit(m.Run())
 }
 

@@ -30,6 +30,10 @@ type lastly struct{ *testing.M }
 
 func (m lastly) Run() int {
 	defer common.close()
+	// Commands do not see the host's /tmp where they have one of their own.
+	if err := os.Setenv("TMPDIR", "/var/tmp"); err != nil {
+		panic(err)
+	}
 	return m.M.Run()
 }
 

@@ -13,7 +13,7 @@ func (s *Sandbox) Denied(p Policy, workdir string, exitCode int, signaled bool, 
 		return denial.Denial{}, false
 	}
 	errnos := []unix.Errno{unix.EACCES, unix.EPERM}
-	if s.kind(p.mode) == namespaced {
+	if s.namespaced(p.mode) {
 		errnos = append(errnos, unix.EROFS)
 	}
 	return denial.Classify(denial.Evidence{

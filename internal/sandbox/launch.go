@@ -35,26 +35,16 @@ const loader = `mapfile -d '' -u 3 BASHD_SCRIPT; exec 3<&-; eval "unset BASHD_SC
 // maxArgument is the longest single argument of execve, without its NUL.
 const maxArgument = 128*1024 - 1
 
-// Niceness and OOM score of commands, such that the daemon outlives them.
-const (
-	commandNice = 5
-	commandOOM  = 500
-)
-
 // prepare opens everything that the command needs and describes it to the runner.
 func (s *Sandbox) prepare(l *launch, c Command) (*runner.Job, error) {
 	job := &runner.Job{
 		Shell: s.cfg.Shell, Argv: []string{"bash", "-c", "--", c.Script}, Env: c.Env,
-		Limits: s.limitsOf(c.Policy.mode), Nice: commandNice, OOMScore: commandOOM,
-		HasScript: len(c.Script) > maxArgument,
-	}
-	if s.cfg.RunAs != nil {
-		job.SetUser, job.UID, job.GID = true, s.cfg.RunAs.UID, s.cfg.RunAs.GID
+		Limits: s.limitsOf(c.Policy.mode), HasScript: len(c.Script) > maxArgument,
 	}
 	if err := l.openStdio(c, s.cfg.RunAs); err != nil {
 		return nil, &StartError{spawnKind(err), err}
 	}
-	if job.Namespaced = s.kind(c.Policy.mode) == namespaced; job.Namespaced {
+	if s.namespaced(c.Policy.mode) {
 		job.Workdir, job.NullStdin = c.Workdir, !c.WantStdin
 		var err error
 		if job.Shows, err = shows(c.Policy); err != nil {
@@ -64,7 +54,6 @@ func (s *Sandbox) prepare(l *launch, c Command) (*runner.Job, error) {
 		return nil, err
 	}
 	if c.Policy.mode.Confined() {
-		job.DropCaps, job.NoNewPriv, job.Filter = true, true, s.filterOf(c.Policy.mode)
 		if err := s.openRules(l, c.Policy, job); err != nil {
 			return nil, &UnavailableError{runner.StageLandlock.String(), err.Error()}
 		}
@@ -166,10 +155,9 @@ func (l *launch) openWorkdir(c Command) error {
 	return nil
 }
 
-// openRules adds the rulesets: the write layer, and where there are no namespaces the read layer before it and the
-// sweeper's domain after it.
+// openRules adds the rulesets: the write layer, and before it, where there are no namespaces, the read layer.
 func (s *Sandbox) openRules(l *launch, p Policy, job *runner.Job) error {
-	if !job.Namespaced {
+	if !s.namespaced(p.mode) {
 		read, err := s.layers.take(p.exceptions())
 		if err != nil {
 			return err
@@ -183,15 +171,6 @@ func (s *Sandbox) openRules(l *launch, p Policy, job *runner.Job) error {
 	}
 	l.fds = append(l.fds, write.fd)
 	job.Rulesets++
-	if job.Namespaced {
-		job.TempRights = rootRights & write.handled
-	} else if s.domain != nil {
-		fd, err := s.domain.duplicate()
-		if err != nil {
-			return err
-		}
-		l.fds = append(l.fds, fd)
-		job.Sweeper = true
-	}
+	job.TempRights = rootRights & write.handled
 	return nil
 }

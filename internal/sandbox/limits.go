@@ -99,7 +99,7 @@ func systemThreads() uint64 {
 
 // limitsOf are the limits of a command of that mode.
 func (s *Sandbox) limitsOf(m Mode) []runner.Limit {
-	if s.kind(m) == namespaced {
+	if s.namespaced(m) {
 		return s.cfg.Limits.resolve(s.processes())
 	}
 	return s.cfg.Limits.resolve(ProcessesUser)

@@ -28,21 +28,18 @@ func defaultTemp() uint64 {
 // keptLinks are symbolic links below /run, which is hidden, without which a system has no programs.
 var keptLinks = []string{"/run/current-system"}
 
-// setup describes the file tree of namespaced runners; nil for a tier that has none.
-func (s *Sandbox) setup(tier string) *runner.Setup {
-	if tier != TierNamespaces {
-		return nil
-	}
-	setup := &runner.Setup{Hidden: s.cfg.Hidden, TempBytes: s.cfg.TempBytes}
+// world describes the file tree of namespaced runners.
+func (s *Sandbox) world() *runner.World {
+	w := &runner.World{Hidden: s.cfg.Hidden, TempBytes: s.cfg.TempBytes}
 	for _, path := range keptLinks {
 		if target, err := os.Readlink(path); err == nil {
-			setup.Links = append(setup.Links, runner.Link{Path: path, Target: target})
+			w.Links = append(w.Links, runner.Link{Path: path, Target: target})
 		}
 	}
 	if n := s.cfg.Limits.Processes; n > 0 && s.processes() == ProcessesPidNS {
-		setup.MaxPid = int(min(n, 1<<22-reservedPids)) + reservedPids
+		w.MaxPid = int(min(n, 1<<22-reservedPids)) + reservedPids
 	}
-	return setup
+	return w
 }
 
 // reservedPids are those that the kernel gives out only once in a namespace (RESERVED_PIDS of its pid.c).

@@ -13,7 +13,7 @@ import (
 // command, and serve the next one of the same kind: what a command may have done to
 // its runner from outside, such as changing its limits, stays with who did it.
 //
-// New ones are kept of each kind that was asked for. Namespaced ones know the host's mounts as they were when they
+// New ones are kept for each mode that was asked for. Namespaced ones know the host's mounts as they were when they
 // started; when those change they are replaced.
 type pool struct {
 	family *family
@@ -26,7 +26,7 @@ type pool struct {
 
 	mu     sync.Mutex
 	idle   []*handle // the longest waiting first
-	keep   map[kind]bool
+	keep   map[Mode]bool
 	closed bool
 }
 
@@ -41,18 +41,18 @@ func newPool(f *family, size int, log *slog.Logger) *pool {
 	ctx, stop := context.WithCancel(context.Background())
 	p := &pool{
 		family: f, size: size, log: log, wanted: make(chan struct{}, 1), stop: stop, done: make(chan struct{}),
-		mounts: watchMounts(), keep: map[kind]bool{},
+		mounts: watchMounts(), keep: map[Mode]bool{},
 	}
 	go p.refill(ctx)
 	return p
 }
 
-// want has new runners of that kind kept from now on.
-func (p *pool) want(k kind) {
+// want has new runners for that mode kept from now on.
+func (p *pool) want(m Mode) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.keep[k] {
-		p.keep[k] = true
+	if !p.keep[m] {
+		p.keep[m] = true
 		p.poke()
 	}
 }
@@ -70,7 +70,7 @@ func (p *pool) poke() {
 func (p *pool) refill(ctx context.Context) {
 	defer close(p.done)
 	for ctx.Err() == nil {
-		k, short := p.short()
+		m, short := p.short()
 		if !short {
 			select {
 			case <-ctx.Done():
@@ -79,7 +79,7 @@ func (p *pool) refill(ctx context.Context) {
 			}
 			continue
 		}
-		h, err := p.spawn(k)
+		h, err := p.spawn(m)
 		if err != nil {
 			p.log.Warn("starting a runner ahead of time failed", "error", err)
 			pause(ctx, retryWait)
@@ -89,9 +89,9 @@ func (p *pool) refill(ctx context.Context) {
 	}
 }
 
-func (p *pool) spawn(k kind) (*handle, error) {
+func (p *pool) spawn(m Mode) (*handle, error) {
 	state := p.mounts.state()
-	h, err := p.family.spawn(k)
+	h, err := p.family.spawn(m)
 	if err == nil {
 		h.mounts = state
 	}
@@ -105,29 +105,29 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// short names a kind of which too few new runners wait.
-func (p *pool) short() (kind, bool) {
+// short names a mode for which too few new runners wait.
+func (p *pool) short() (Mode, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for k := range p.keep {
+	for m := range p.keep {
 		n := 0
 		for _, h := range p.idle {
-			if h.served == "" && h.kind == k {
+			if h.served == "" && h.mode == m {
 				n++
 			}
 		}
 		if n < p.size {
-			return k, true
+			return m, true
 		}
 	}
-	return 0, false
+	return "", false
 }
 
 // take returns a runner for that sort of command: one that served it before, else a new one that waits,
 // else one that is started now.
-func (p *pool) take(k kind, sort string) (*handle, error) {
+func (p *pool) take(m Mode, sort string) (*handle, error) {
 	for {
-		h := p.pick(k, sort)
+		h := p.pick(m, sort)
 		if h == nil {
 			break
 		}
@@ -140,19 +140,19 @@ func (p *pool) take(k kind, sort string) (*handle, error) {
 			return h, nil
 		}
 	}
-	h, err := p.spawn(k)
+	h, err := p.spawn(m)
 	if err == nil {
 		h.served = sort
 	}
 	return h, err
 }
 
-func (p *pool) pick(k kind, sort string) *handle {
+func (p *pool) pick(m Mode, sort string) *handle {
 	state := p.mounts.state()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.idle = slices.DeleteFunc(p.idle, func(h *handle) bool {
-		old := h.kind == namespaced && h.mounts != state
+		old := h.mounts != state && p.family.profile(h.mode).namespaced
 		if old {
 			h.dismiss()
 			p.poke()
@@ -160,7 +160,7 @@ func (p *pool) pick(k kind, sort string) *handle {
 		return old
 	})
 	for _, want := range []string{sort, ""} {
-		i := slices.IndexFunc(p.idle, func(h *handle) bool { return h.kind == k && h.served == want })
+		i := slices.IndexFunc(p.idle, func(h *handle) bool { return h.mode == m && h.served == want })
 		if i < 0 {
 			continue
 		}

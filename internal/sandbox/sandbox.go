@@ -32,17 +32,18 @@ type Config struct {
 
 // Sandbox starts confined commands. Safe for concurrent use.
 type Sandbox struct {
-	cfg    Config
-	abi    int
-	report Report
-	tier   string          // the one in use, or being probed
-	layers readLayers      // of tiers without namespaces
-	filter map[bool]string // the system call filters, by whether metadata may be changed; none where this host has none
-	domain *ruleset        // the sweeper's; nil where trees are killed without one
-	family family
-	pool   *pool
-	reaper *reaper
-	closed sync.Once
+	cfg      Config
+	abi      int
+	report   Report
+	tier     string          // the one in use, or being probed
+	layers   readLayers      // of tiers without namespaces
+	filter   map[bool]string // the system call filters, by whether metadata may be changed; none where this host has none
+	domain   *ruleset        // the sweeper's; nil where trees are killed without one
+	profiles map[Mode]profile
+	family   family
+	pool     *pool
+	reaper   *reaper
+	closed   sync.Once
 }
 
 // startTimeout bounds how long a runner may take to start a command, so that a
@@ -75,6 +76,8 @@ func newSandbox(ctx context.Context, cfg Config, landlock func() (int, error)) (
 		cfg.TempBytes = defaultTemp()
 	}
 	s := &Sandbox{cfg: cfg}
+	s.family.profile = func(m Mode) profile { return s.profiles[m] }
+	s.use(TierNone)
 	if cfg.Subreaper {
 		r, err := newReaper(&s.family, cfg.Logger)
 		if err != nil {
@@ -85,7 +88,7 @@ func newSandbox(ctx context.Context, cfg Config, landlock func() (int, error)) (
 	s.pool = newPool(&s.family, cfg.Warm, cfg.Logger)
 	s.report = s.choose(ctx, landlock)
 	if s.report.Tier != TierNone {
-		s.pool.want(s.kind(ReadOnly))
+		s.pool.want(ReadOnly)
 	}
 	return s, nil
 }
@@ -106,7 +109,7 @@ func (s *Sandbox) choose(ctx context.Context, landlock func() (int, error)) Repo
 	var stronger []string
 	report := unavailable("no tier was tried")
 	for _, tier := range s.tiers() {
-		s.tier, s.family.setup = tier, s.setup(tier)
+		s.use(tier)
 		if report = s.probe(ctx); report.Tier != TierNone {
 			break
 		}
@@ -127,17 +130,12 @@ func (s *Sandbox) tiers() []string {
 	return []string{TierNamespaces, TierLandlock}
 }
 
-// kind says which runners serve commands of that mode.
-func (s *Sandbox) kind(m Mode) kind {
-	if m.Confined() && s.tier == TierNamespaces {
-		return namespaced
-	}
-	return plain
-}
+// namespaced reports that commands of that mode have namespaces of their own.
+func (s *Sandbox) namespaced(m Mode) bool { return m.Confined() && s.tier == TierNamespaces }
 
 // PrivateTemp reports that commands of that mode find /tmp and /dev/shm private, and need no temporary directory made for
 // them.
-func (s *Sandbox) PrivateTemp(m Mode) bool { return s.kind(m) == namespaced }
+func (s *Sandbox) PrivateTemp(m Mode) bool { return s.namespaced(m) }
 
 // Limits are the limits that every command gets.
 func (s *Sandbox) Limits() Limits { return s.cfg.Limits }
@@ -210,7 +208,7 @@ func (s *Sandbox) Start(ctx context.Context, c Command) (*Process, error) {
 	if reason := s.report.unavailable(c.Policy.mode); reason != "" {
 		return nil, &UnavailableError{"probe", reason}
 	}
-	s.pool.want(s.kind(c.Policy.mode))
+	s.pool.want(c.Policy.mode)
 	return s.start(ctx, c)
 }
 
@@ -225,7 +223,7 @@ func (s *Sandbox) start(ctx context.Context, c Command) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := s.engage(s.kind(c.Policy.mode), s.sort(c.Policy), job, l.fds)
+	h, err := s.engage(c.Policy.mode, s.sort(c.Policy), job, l.fds)
 	if err != nil {
 		if failed, ok := errors.AsType[*runner.StartError](err); ok {
 			return nil, startFailure(c.Policy.mode, c.Workdir, failed)
@@ -260,8 +258,8 @@ func (s *Sandbox) sort(p Policy) string {
 
 // engage hands the job to a waiting runner; one that died while it waited is
 // no reason to fail.
-func (s *Sandbox) engage(k kind, sort string, job *runner.Job, fds []int) (*handle, error) {
-	h, err := s.pool.take(k, sort)
+func (s *Sandbox) engage(m Mode, sort string, job *runner.Job, fds []int) (*handle, error) {
+	h, err := s.pool.take(m, sort)
 	if err != nil {
 		return nil, err
 	}
@@ -272,7 +270,7 @@ func (s *Sandbox) engage(k kind, sort string, job *runner.Job, fds []int) (*hand
 	if !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
 		return nil, err
 	}
-	if h, err = s.pool.spawn(k); err != nil {
+	if h, err = s.pool.spawn(m); err != nil {
 		return nil, err
 	}
 	if err = h.assign(job, fds); err != nil {

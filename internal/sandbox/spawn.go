@@ -22,50 +22,55 @@ type handle struct {
 	done   chan struct{}
 	jobs   uint32 // how many it was given
 	served string // whom it has worked for; empty: nobody yet
-	kind   kind
+	mode   Mode
 	mounts uint64 // which state of the host's mounts it knows; see pool
 }
 
-// kind tells runners apart that are started in different ways.
-type kind int
-
-const (
-	plain      kind = iota
-	namespaced      // in mount, pid and IPC namespaces of its own, and in a user namespace where the daemon is not root
-)
+// profile is what the commands of one mode have in common.
+type profile struct {
+	namespaced bool // their runners are started in mount, pid and IPC namespaces of their own
+	setup      []byte
+	ruleset    int // the sweeper's, -1: none
+}
 
 // family knows the runner processes of this daemon. Starting and listing exclude
 // each other, so that a child that is not listed is certainly none of ours.
 type family struct {
-	setup *runner.Setup // of namespaced runners
+	profile func(Mode) profile
 
 	mu      sync.Mutex
 	members map[int]*handle
 	wg      sync.WaitGroup
 }
 
-// spawn starts a waiting runner. A namespaced one has made its file tree when spawn returns.
-func (f *family) spawn(k kind) (*handle, error) {
-	h, err := f.launch(k)
-	if err != nil || k == plain {
-		return h, err
+// spawn starts a runner for commands of that mode, which waits for one when spawn returns.
+func (f *family) spawn(m Mode) (*handle, error) {
+	p := f.profile(m)
+	h, err := f.launch(p.namespaced)
+	if err != nil {
+		return nil, err
 	}
-	if err := h.prepare(f.setup); err != nil {
+	h.mode = m
+	if err := h.prepare(p); err != nil {
 		h.dismiss()
 		return nil, err
 	}
 	return h, nil
 }
 
-// prepare has a namespaced runner make its file tree.
-func (h *handle) prepare(s *runner.Setup) error {
-	if err := h.send(runner.MessageSetup, s.Append(nil), nil); err != nil {
+// prepare tells a runner what all of its commands have in common. An error may be a [runner.StartError].
+func (h *handle) prepare(p profile) error {
+	var fds []int
+	if p.ruleset >= 0 {
+		fds = append(fds, p.ruleset)
+	}
+	if err := h.send(runner.MessageSetup, p.setup, fds); err != nil {
 		return err
 	}
 	rec, err := h.receive(time.Now().Add(startTimeout))
 	switch {
 	case err != nil:
-		return fmt.Errorf("the runner ended while it made its file tree: %w", err)
+		return fmt.Errorf("the runner ended before it was ready: %w", err)
 	case rec.Kind == runner.KindFailed:
 		return &runner.StartError{Stage: runner.Stage(rec.A), Errno: syscall.Errno(rec.B)}
 	case rec.Kind != runner.KindReady:
@@ -74,7 +79,7 @@ func (h *handle) prepare(s *runner.Setup) error {
 	return nil
 }
 
-func (f *family) launch(k kind) (_ *handle, err error) {
+func (f *family) launch(namespaced bool) (_ *handle, err error) {
 	var undo closers
 	defer undo.close()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -82,7 +87,7 @@ func (f *family) launch(k kind) (_ *handle, err error) {
 		return nil, os.NewSyscallError("socketpair", err)
 	}
 	theirs := undo.add(os.NewFile(uintptr(pair[1]), "runner"))
-	h := &handle{conn: ourEnd(pair[0], "runner"), done: make(chan struct{}), kind: k}
+	h := &handle{conn: ourEnd(pair[0], "runner"), done: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			h.dismiss()
@@ -99,7 +104,7 @@ func (f *family) launch(k kind) (_ *handle, err error) {
 		return nil, err
 	}
 	undo.add(null)
-	if err := f.start(h, null, null, os.Stderr, theirs, read); err != nil {
+	if err := f.start(h, namespaced, null, null, os.Stderr, theirs, read); err != nil {
 		return nil, err
 	}
 	return h, nil
@@ -119,10 +124,10 @@ func (c *closers) close() {
 	}
 }
 
-func (f *family) start(h *handle, files ...*os.File) (err error) {
+func (f *family) start(h *handle, namespaced bool, files ...*os.File) (err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if h.kind == namespaced && os.Geteuid() != 0 {
+	if namespaced && os.Geteuid() != 0 {
 		// The ids of a user namespace can only be written by who may look into the process, which is still a copy of this one.
 		defer dumpable()()
 	}
@@ -131,7 +136,7 @@ func (f *family) start(h *handle, files ...*os.File) (err error) {
 		Dir:   "/",
 		Env:   []string{"GOMAXPROCS=1", "GOGC=off", "GOTRACEBACK=none"},
 		Files: files,
-		Sys:   attributes(h.kind),
+		Sys:   attributes(namespaced),
 	})
 	if err != nil {
 		return err
@@ -145,9 +150,9 @@ func (f *family) start(h *handle, files ...*os.File) (err error) {
 }
 
 // attributes says how a runner is started.
-func attributes(k kind) *syscall.SysProcAttr {
+func attributes(namespaced bool) *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Setsid: true} // a ^C at the daemon's terminal is not for its commands
-	if k == plain {
+	if !namespaced {
 		return a
 	}
 	a.Cloneflags = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC

@@ -14,35 +14,21 @@ type call struct {
 	want     syscall.Errno // go on only on this error; 0: on success
 }
 
-// maxCalls bounds the list: 65 signals, 64 capabilities, a few dozen of the rest.
-const maxCalls = 256
+// maxCalls bounds a list: 64 signals, 64 capabilities, a dozen of the rest; or 64 limits and two dozen.
+const maxCalls = 192
 
-// list is the child's list of system calls, complete before the clone. It is
-// a fixed array, since the child cannot allocate, and lies in a global, so
-// that no pointer in it can move.
+// list is a list of system calls. It is a fixed array, since a child cannot allocate.
 type list struct {
-	calls [maxCalls]call
 	n     int
-	keep  []any // what the calls point at
+	calls [maxCalls]call
 }
 
 func (l *list) add(stage Stage, trap uintptr, args ...uintptr) *call {
-	c := &l.calls[l.n]
+	c := &l.calls[l.n] // a list too long would be a mistake of ours, and a panic here
 	*c = call{trap: trap, stage: stage}
 	copy(c.a[:], args)
 	l.n++
 	return c
-}
-
-func (l *list) reset() {
-	clear(l.keep)
-	l.n, l.keep = 0, l.keep[:0]
-}
-
-// pin keeps p alive for as long as the list and returns its address.
-func pin[T any](l *list, p *T) uintptr {
-	l.keep = append(l.keep, p)
-	return uintptr(unsafe.Pointer(p))
 }
 
 // report is what a child tells over its status pipe: its pid, or a failed
@@ -58,25 +44,43 @@ const (
 	reportFailed = 2
 )
 
-// child holds all that the code after clone touches.
+// Descriptors of the process that waits to become a command, above the three that every program has.
+const (
+	childSocket = 3 // what is left to do comes by it
+	childStatus = 4 // the write end of the pipe of reports
+	childFirst  = 5 // the first that comes with what is left to do
+)
+
+// maxChildFDs bounds the descriptors that a command's process is sent.
+const maxChildFDs = 24
+
+// child holds all that the code after clone touches. It lies in a global, so that no pointer into it can move.
 var child childState
 
 type childState struct {
 	sweeper list // what the sweeper does before it clones the command
-	command list // what the command's process does, execve last
-	status  uintptr
+	early   list // what the command's process does before it waits
+	late    *list
+	status  uintptr // write end of the pipe of reports
+	socket  uintptr
 	orders  uintptr // the sweeper's read end of the pipe that the runner commands it by
 	runner  uintptr // the runner's pid
 	rep     report
 	order   byte
+	keep    []any // what the early lists point at
+
+	msg     syscall.Msghdr
+	iov     syscall.Iovec
+	control [16 + 4*maxChildFDs]byte
 }
 
-func (c *childState) reset() {
-	c.sweeper.reset()
-	c.command.reset()
+// pin keeps p alive for as long as the early lists and returns its address.
+func pin[T any](p *T) uintptr {
+	child.keep = append(child.keep, p)
+	return uintptr(unsafe.Pointer(p))
 }
 
-// spawn clones the process that carries out child.command, below a
+// spawn clones the process that will become the command, below a
 // sweeper if so asked. It returns the pid of what it cloned itself. The caller's
 // thread is locked, and blocks all signals: a handler must not run in a
 // child, whose copy of the Go runtime has one thread only.
@@ -96,8 +100,54 @@ func spawn(sweeper bool) (pid uintptr, errno syscall.Errno) {
 	if sweeper {
 		becomeSweeper()
 	}
-	carryOut(&child.command)
+	keepOnly()
+	carryOut(&child.early)
+	await()
+	carryOut(child.late)
 	return 0, 0 // not reached: the last call is execve, and a failed one exits
+}
+
+// keepOnly leaves the process the descriptors that it needs. Above all not the write end of a sweeper's orders, nor the runner's socket, whose ends are
+// how the runner's and the daemon's death are seen.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func keepOnly() {
+	_, _, e := syscall.RawSyscall(syscall.SYS_DUP3, child.socket, childSocket, syscall.O_CLOEXEC)
+	if e == 0 {
+		_, _, e = syscall.RawSyscall(syscall.SYS_DUP3, child.status, childStatus, syscall.O_CLOEXEC)
+	}
+	if e == 0 {
+		_, _, e = syscall.RawSyscall(sysCloseRange, childFirst, ^uintptr(0)>>32, 0)
+	}
+	if e != 0 && e != syscall.ENOSYS { // a kernel before 5.9 confines nothing, and what is CLOEXEC goes with execve
+		fail(StageDescriptors, e)
+	}
+	child.status = childStatus
+}
+
+// await waits for the word to go on, which comes with the descriptors that the rest of the list names. The end of the
+// socket is the runner's.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func await() {
+	for {
+		n, _, e := syscall.RawSyscall(syscall.SYS_RECVMSG, childSocket, uintptr(unsafe.Pointer(&child.msg)), syscall.MSG_CMSG_CLOEXEC)
+		switch {
+		case e == syscall.EINTR:
+		case e != 0:
+			fail(StageDescriptors, e)
+		case n == 0:
+			syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
+		case child.msg.Flags&syscall.MSG_CTRUNC != 0 || *(*int32)(unsafe.Pointer(&child.control[16])) != childFirst:
+			fail(StageDescriptors, syscall.EMFILE)
+		default:
+			return
+		}
+	}
 }
 
 // carryOut does the calls of a list; the first that fails is reported and

@@ -23,27 +23,17 @@ const ScriptFD = 3
 
 // Job is one command to start. Its descriptors travel beside it, in this
 // order: the memfd that holds the encoded Job, stdin, stdout, stderr, the
-// working directory (unless Namespaced), then Rulesets Landlock rulesets, then the
-// sweeper's ruleset (if Sweeper), then the script (if HasScript).
+// working directory (unless there is a World), then Rulesets Landlock rulesets, then the script (if HasScript).
 type Job struct {
 	Sequence  uint32   // 1 for a runner's first job, and rising; orders name it
 	Shell     string   // path that is executed
 	Argv      []string // its arguments, argv[0] first
 	Env       []string // NAME=value, complete
 	Limits    []Limit
-	Nice      int  // niceness, 0: the runner's own
-	OOMScore  int  // oom_score_adj of the command
-	DropCaps  bool // the command ends with no capability and none to gain
-	NoNewPriv bool
-	Rulesets  int    // how many Landlock rulesets to enter, in order
-	Filter    string // seccomp program, eight bytes an instruction; empty: none
-	Sweeper   bool   // start the command below a sweeper
+	Rulesets  int // how many Landlock rulesets to enter, in order
 	HasScript bool
-	SetUser   bool // the command runs as UID and GID, without supplementary groups
-	UID, GID  uint32
 
-	// For a runner in namespaces of its own (see Setup).
-	Namespaced bool
+	// For a runner with a World.
 	NullStdin  bool   // stdin is the null device: the runner takes its own
 	Workdir    string // absolute; no descriptor is sent for it
 	Shows      []Show
@@ -65,23 +55,25 @@ type Limit struct {
 }
 
 const (
-	flagDropCaps = 1 << iota
-	flagNoNewPriv
-	flagSweeper
-	flagHasScript
-	flagSetUser
-	flagNamespaced
+	flagHasScript = 1 << iota
 	flagNullStdin
 )
 
+// flagsOf packs booleans, the first in the lowest bit.
+func flagsOf(set ...bool) (f byte) {
+	for i, on := range set {
+		if on {
+			f |= 1 << i
+		}
+	}
+	return f
+}
+
 // Append appends the encoding of j to b.
 func (j *Job) Append(b []byte) []byte {
-	b = append(b, j.flags())
+	b = append(b, flagsOf(j.HasScript, j.NullStdin))
 	b = binary.AppendUvarint(b, uint64(j.Sequence))
 	b = binary.AppendUvarint(b, uint64(j.Rulesets))
-	b = binary.AppendVarint(b, int64(j.Nice))
-	b = binary.AppendVarint(b, int64(j.OOMScore))
-	b = appendString(b, j.Filter)
 	b = appendString(b, j.Shell)
 	b = appendStrings(b, j.Argv)
 	b = appendStrings(b, j.Env)
@@ -91,38 +83,16 @@ func (j *Job) Append(b []byte) []byte {
 		b = binary.AppendUvarint(b, l.Soft)
 		b = binary.AppendUvarint(b, l.Hard)
 	}
-	b = binary.AppendUvarint(b, uint64(j.UID))
-	b = binary.AppendUvarint(b, uint64(j.GID))
 	b = binary.AppendUvarint(b, j.TempRights)
 	b = appendString(b, j.Workdir)
 	b = binary.AppendUvarint(b, uint64(len(j.Shows)))
 	for _, s := range j.Shows {
-		writable := uint64(0)
-		if s.Writable {
-			writable = 1
-		}
-		b = binary.AppendUvarint(b, writable)
+		b = append(b, flagsOf(s.Writable))
 		b = binary.AppendUvarint(b, s.Device)
 		b = binary.AppendUvarint(b, s.Inode)
 		b = appendString(b, s.Path)
 	}
 	return b
-}
-
-func (j *Job) flags() (f byte) {
-	set := func(bit byte, on bool) {
-		if on {
-			f |= bit
-		}
-	}
-	set(flagDropCaps, j.DropCaps)
-	set(flagNoNewPriv, j.NoNewPriv)
-	set(flagSweeper, j.Sweeper)
-	set(flagHasScript, j.HasScript)
-	set(flagSetUser, j.SetUser)
-	set(flagNamespaced, j.Namespaced)
-	set(flagNullStdin, j.NullStdin)
-	return f
 }
 
 func appendString(b []byte, s string) []byte {
@@ -138,43 +108,34 @@ func appendStrings(b []byte, ss []string) []byte {
 	return b
 }
 
-var errBadJob = errors.New("malformed job")
+var errMalformed = errors.New("malformed message")
 
 // ParseJob is the inverse of [Job.Append]. Anything that Append does not write is an error.
 func ParseJob(b []byte) (*Job, error) {
 	d := decoder{b: b}
 	flags := d.byte()
 	j := &Job{
-		DropCaps:   flags&flagDropCaps != 0,
-		NoNewPriv:  flags&flagNoNewPriv != 0,
-		Sweeper:    flags&flagSweeper != 0,
-		HasScript:  flags&flagHasScript != 0,
-		SetUser:    flags&flagSetUser != 0,
-		Namespaced: flags&flagNamespaced != 0,
-		NullStdin:  flags&flagNullStdin != 0,
-		Sequence:   uint32(d.uvarint(1<<32 - 1)),
-		Rulesets:   int(d.uvarint(16)),
-		Nice:       int(d.varint()),
-		OOMScore:   int(d.varint()),
-		Filter:     d.string(),
-		Shell:      d.string(),
-		Argv:       d.strings(),
-		Env:        d.strings(),
+		HasScript: flags&flagHasScript != 0,
+		NullStdin: flags&flagNullStdin != 0,
+		Sequence:  uint32(d.uvarint(1<<32 - 1)),
+		Rulesets:  int(d.uvarint(16)),
+		Shell:     d.string(),
+		Argv:      d.strings(),
+		Env:       d.strings(),
 	}
 	for range d.uvarint(64) {
 		j.Limits = append(j.Limits, Limit{int(d.uvarint(64)), d.uvarint(^uint64(0)), d.uvarint(^uint64(0))})
 	}
-	j.UID, j.GID = uint32(d.uvarint(1<<32-1)), uint32(d.uvarint(1<<32-1))
 	j.TempRights, j.Workdir = d.uvarint(^uint64(0)), d.string()
 	for range d.uvarint(64) {
-		s := Show{Writable: d.uvarint(1) == 1, Device: d.uvarint(^uint64(0)), Inode: d.uvarint(^uint64(0)), Path: d.string()}
+		s := Show{Writable: d.byte() == 1, Device: d.uvarint(^uint64(0)), Inode: d.uvarint(^uint64(0)), Path: d.string()}
 		if s.Path == "" || s.Path[0] != '/' {
 			d.bad = true
 		}
 		j.Shows = append(j.Shows, s)
 	}
-	if d.bad || len(d.b) != 0 {
-		return nil, errBadJob
+	if d.bad || len(d.b) != 0 || flags >= flagNullStdin<<1 {
+		return nil, errMalformed
 	}
 	return j, nil
 }

@@ -10,8 +10,8 @@ func TestJobRoundTrip(t *testing.T) {
 		{},
 		{
 			Sequence: 1<<32 - 1, Shell: "/bin/bash", Argv: []string{"bash", "-c", "--", "echo \xff\n"}, Env: []string{"A=", "B=b\nc"},
-			Limits: []Limit{{4, 0, 0}, {7, 1, ^uint64(0)}}, Nice: -3, OOMScore: 500,
-			DropCaps: true, NoNewPriv: true, Rulesets: 2, Filter: "12345678", Sweeper: true, HasScript: true,
+			Limits: []Limit{{4, 0, 0}, {7, 1, ^uint64(0)}}, Rulesets: 2, HasScript: true,
+			NullStdin: true, Workdir: "/w", TempRights: 1 << 40, Shows: []Show{{"/a", true, 1, 2}, {Path: "/b"}},
 		},
 	} {
 		got, err := ParseJob(j.Append(nil))
@@ -19,6 +19,38 @@ func TestJobRoundTrip(t *testing.T) {
 			t.Errorf("got %+v %v, want %+v", got, err, j)
 		}
 	}
+}
+
+func TestSetupRoundTrip(t *testing.T) {
+	for _, s := range []Setup{
+		{},
+		{Nice: -3, OOMScore: 500, DropCaps: true, NoNewPriv: true, SetUser: true, UID: 1, GID: 1<<32 - 1, Filter: "12345678", Sweeper: true},
+		{World: &World{Hidden: []string{"/a", "/b"}, Links: []Link{{"/run/x", "y"}}, TempBytes: 1 << 40, MaxPid: 812}},
+	} {
+		got, err := ParseSetup(s.Append(nil))
+		if err != nil || !reflect.DeepEqual(*got, s) {
+			t.Errorf("got %+v %v, want %+v", got, err, s)
+		}
+	}
+	// Nothing makes a command root by mistake.
+	if s, err := ParseSetup((&Setup{SetUser: true, UID: 1}).Append(nil)); err == nil {
+		t.Errorf("%+v was taken", s)
+	}
+}
+
+// FuzzParseSetup: as FuzzParseJob.
+func FuzzParseSetup(f *testing.F) {
+	f.Add((&Setup{Filter: "12345678", World: &World{Hidden: []string{"/a"}, Links: []Link{{"/b", "c"}}}}).Append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := ParseSetup(b)
+		if err != nil {
+			return
+		}
+		again, err := ParseSetup(s.Append(nil))
+		if err != nil || !reflect.DeepEqual(again, s) {
+			t.Errorf("%+v became %+v (%v)", s, again, err)
+		}
+	})
 }
 
 // FuzzParseJob: whatever comes, parsing ends, and what it accepts means what it says.

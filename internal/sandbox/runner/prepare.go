@@ -16,65 +16,50 @@ type capHeader [2]uint32
 
 // prepareSweeper fills the list of the sweeper: enter the domain, and see that it
 // holds before anything is cloned into it.
-func prepareSweeper(f fds) {
+func prepareSweeper(ruleset int) {
 	l := &child.sweeper
+	l.n = 0
 	l.add(StageSweeper, syscall.SYS_PRCTL, prSetNoNewPrivs, 1)
-	l.add(StageSweeper, sysLandlockRestrictSelf, uintptr(f.sweeper), 0)
+	l.add(StageSweeper, sysLandlockRestrictSelf, uintptr(ruleset), 0)
 	l.add(StageSweeper, syscall.SYS_KILL, child.runner, 0).want = syscall.EPERM
 }
 
-// prepareCommand fills the list of the command's process. The order matters
-// where it is commented.
-func prepareCommand(j *Job, f fds, ordersWrite int) error {
-	l := &child.command
-	if ordersWrite >= 0 {
-		// Else the sweeper would not see the end of its orders while a step below hangs.
-		l.add(StageDescriptors, syscall.SYS_CLOSE, uintptr(ordersWrite))
-	}
+// prepareEarly fills the list of what all commands of this runner have in common, which is done before there is one. The order
+// matters where it is commented.
+func prepareEarly(s *Setup) {
+	l := &child.early
+	l.n = 0
 	l.add(StageSession, syscall.SYS_PRCTL, prSetPdeathsig, uintptr(syscall.SIGKILL))
 	l.add(StageSession, syscall.SYS_SETSID)
-	for target, fd := range []int{f.stdin, f.stdout, f.stderr} {
-		l.add(StageStdio, syscall.SYS_DUP3, uintptr(fd), uintptr(target), 0)
-	}
 	l.add(StageSession, syscall.SYS_UMASK, 0o022)
-	if j.Nice != 0 {
-		l.add(StagePriority, syscall.SYS_SETPRIORITY, syscall.PRIO_PROCESS, 0, uintptr(j.Nice)).tolerate = true
+	if s.Nice != 0 {
+		l.add(StagePriority, syscall.SYS_SETPRIORITY, syscall.PRIO_PROCESS, 0, uintptr(s.Nice)).tolerate = true
 	}
-	for _, lim := range j.Limits {
-		l.add(StageLimits, syscall.SYS_PRLIMIT64, 0, uintptr(lim.Resource), pin(l, &syscall.Rlimit{Cur: lim.Soft, Max: lim.Hard}), 0)
-	}
-	if j.DropCaps {
+	if s.DropCaps {
 		prepareBounding(l)
 	}
-	if j.SetUser {
-		prepareUser(l, j)
-	}
-	if j.DropCaps {
-		prepareCapabilities(l)
-	}
-	if j.SetUser { // a change of ids has taken it back
+	if s.SetUser {
+		prepareUser(l, s)
+		// A change of ids has taken it back.
 		l.add(StageSession, syscall.SYS_PRCTL, prSetPdeathsig, uintptr(syscall.SIGKILL))
 	}
-	// After the capabilities: a directory that only they could enter is not for the command.
-	l.add(StageWorkdir, syscall.SYS_FCHDIR, uintptr(f.workdir))
-	if j.NoNewPriv {
+	if s.DropCaps {
+		prepareCapabilities(l)
+	}
+	if s.NoNewPriv {
 		l.add(StageNoNewPrivs, syscall.SYS_PRCTL, prSetNoNewPrivs, 1)
 	}
-	for _, rs := range f.rulesets {
-		l.add(StageLandlock, sysLandlockRestrictSelf, uintptr(rs), 0)
+	// Every disposition is reset; in between nothing can run a handler of the runtime in the child, since all signals stay
+	// blocked. SIGKILL and SIGSTOP refuse.
+	def := pin(&sigaction{})
+	for sig := uintptr(1); sig <= 64; sig++ {
+		l.add(StageSignals, syscall.SYS_RT_SIGACTION, sig, def, 0, 8).tolerate = true
 	}
-	// All descriptors of the runner are CLOEXEC already; one that is not, by
-	// whatever mistake, would bypass the rules above. Kernels before 5.11 lack
-	// the flag; none of them can confine.
-	l.add(StageDescriptors, sysCloseRange, 3, ^uintptr(0)>>32, closeRangeCloexec).tolerate = len(f.rulesets) == 0
-	if j.HasScript {
-		prepareScript(l, f.script)
+	// Last, since it also holds for the calls that follow.
+	if s.Filter != "" {
+		prog := pin(&sockFprog{uint16(len(s.Filter) / 8), unsafe.StringData(s.Filter)})
+		l.add(StageFilter, sysSeccomp, seccompSetModeFilter, 0, prog)
 	}
-	prepareSignals(l)
-	if j.Filter != "" {
-		prepareFilter(l, j.Filter)
-	}
-	return prepareExec(l, j)
 }
 
 // prepareBounding drops the bounding set, which needs CAP_SETPCAP. Where it is lacking the set stays, and no_new_privs keeps
@@ -86,8 +71,8 @@ func prepareBounding(l *list) {
 }
 
 // prepareUser makes the command another user, who is never root.
-func prepareUser(l *list, j *Job) {
-	uid, gid := uintptr(j.UID), uintptr(j.GID)
+func prepareUser(l *list, s *Setup) {
+	uid, gid := uintptr(s.UID), uintptr(s.GID)
 	l.add(StageUser, syscall.SYS_SETGROUPS, 0, 0)
 	l.add(StageUser, syscall.SYS_SETRESGID, gid, gid, gid)
 	l.add(StageUser, syscall.SYS_SETRESUID, uid, uid, uid)
@@ -97,28 +82,7 @@ func prepareUser(l *list, j *Job) {
 func prepareCapabilities(l *list) {
 	// Kernels before 4.3 have no ambient set.
 	l.add(StageCapabilities, syscall.SYS_PRCTL, prCapAmbient, prCapAmbientClear).tolerate = true
-	hdr := pin(l, &capHeader{capVersion3})
-	l.add(StageCapabilities, syscall.SYS_CAPSET, hdr, pin(l, &capSets{}))
-}
-
-// prepareScript leaves the script on ScriptFD across execve. It may already be
-// there, where dup3 refuses; then its CLOEXEC flag goes.
-func prepareScript(l *list, fd int) {
-	if fd == ScriptFD {
-		l.add(StageDescriptors, syscall.SYS_FCNTL, ScriptFD, syscall.F_SETFD, 0)
-		return
-	}
-	l.add(StageDescriptors, syscall.SYS_DUP3, uintptr(fd), ScriptFD, 0)
-}
-
-// prepareSignals resets every disposition, then unblocks. In between nothing can
-// run a handler of the runtime in the child. SIGKILL and SIGSTOP refuse.
-func prepareSignals(l *list) {
-	def := pin(l, &sigaction{})
-	for s := uintptr(1); s <= 64; s++ {
-		l.add(StageSignals, syscall.SYS_RT_SIGACTION, s, def, 0, 8).tolerate = true
-	}
-	l.add(StageSignals, syscall.SYS_RT_SIGPROCMASK, sigSetmask, pin(l, new(uint64)), 0, 8)
+	l.add(StageCapabilities, syscall.SYS_CAPSET, pin(&capHeader{capVersion3}), pin(&capSets{}))
 }
 
 // sockFprog is the kernel's struct sock_fprog.
@@ -127,26 +91,37 @@ type sockFprog struct {
 	filter *byte
 }
 
-// prepareFilter loads the filter last, since it also holds for the calls that follow.
-func prepareFilter(l *list, filter string) {
-	prog := pin(l, &sockFprog{uint16(len(filter) / 8), unsafe.StringData(filter)})
-	l.add(StageFilter, sysSeccomp, seccompSetModeFilter, 0, prog)
-}
-
-func prepareExec(l *list, j *Job) error {
-	path, err := syscall.BytePtrFromString(j.Shell)
-	if err != nil {
-		return err
+// prepareLate fills the list of what is left to do for one command, execve last, and returns the descriptors that the list
+// names, in the order in which they get their numbers. The order of the calls matters where it is commented.
+func prepareLate(r *region, j *Job, f fds) (send []int, err error) {
+	l := r.late()
+	l.n = 0
+	number := func(fd int) uintptr {
+		send = append(send, fd)
+		return uintptr(childFirst + len(send) - 1)
 	}
-	argv, err := syscall.SlicePtrFromStrings(j.Argv)
-	if err != nil {
-		return err
+	for target, fd := range []int{f.stdin, f.stdout, f.stderr} {
+		l.add(StageStdio, syscall.SYS_DUP3, number(fd), uintptr(target), 0)
 	}
-	env, err := syscall.SlicePtrFromStrings(j.Env)
-	if err != nil {
-		return err
+	for _, lim := range j.Limits {
+		l.add(StageLimits, syscall.SYS_PRLIMIT64, 0, uintptr(lim.Resource), r.words(lim.Soft, lim.Hard), 0)
 	}
-	l.keep = append(l.keep, path, argv, env)
-	l.add(StageExec, syscall.SYS_EXECVE, uintptr(unsafe.Pointer(path)), uintptr(unsafe.Pointer(&argv[0])), uintptr(unsafe.Pointer(&env[0])))
-	return nil
+	// The capabilities are gone: a directory that only they could enter is not for the command.
+	l.add(StageWorkdir, syscall.SYS_FCHDIR, number(f.workdir))
+	for _, rs := range f.rulesets {
+		l.add(StageLandlock, sysLandlockRestrictSelf, number(rs), 0)
+	}
+	// All descriptors are CLOEXEC already; one that is not, by whatever mistake, would bypass the rules above. Kernels before
+	// 5.11 lack the flag; none of them can confine.
+	l.add(StageDescriptors, sysCloseRange, 3, ^uintptr(0)>>32, closeRangeCloexec).tolerate = len(f.rulesets) == 0
+	if j.HasScript {
+		l.add(StageDescriptors, syscall.SYS_DUP3, number(f.script), ScriptFD, 0)
+	}
+	l.add(StageSignals, syscall.SYS_RT_SIGPROCMASK, sigSetmask, r.words(0), 0, 8)
+	path, argv, env := r.str(j.Shell), r.strs(j.Argv), r.strs(j.Env)
+	if path == 0 || argv == 0 || env == 0 {
+		return nil, &StartError{StageExec, syscall.E2BIG}
+	}
+	l.add(StageExec, syscall.SYS_EXECVE, path, argv, env)
+	return send, nil
 }

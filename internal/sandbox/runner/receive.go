@@ -7,7 +7,6 @@ type fds struct {
 	stdin, stdout, stderr int
 	workdir               int
 	rulesets              []int
-	sweeper               int
 	script                int
 }
 
@@ -17,9 +16,17 @@ const (
 	MessageJob   byte = 'J'
 )
 
-// receive waits for a Setup, or for a Job and its descriptors. ok is false when the
-// daemon closed the socket instead; both are nil when what came is neither.
-func receive() (setup *Setup, job *Job, f fds, ok bool) {
+// message is a Setup with the sweeper's ruleset, or a Job with its descriptors; neither where what came makes no sense.
+type message struct {
+	setup   *Setup
+	sweeper int // -1: none
+	job     *Job
+	fds     fds
+}
+
+// receive waits for a message. hasWorld says whether Jobs come without a working directory. ok is false when the
+// daemon closed the socket instead.
+func receive(hasWorld bool) (m message, ok bool) {
 	var buf [8]byte
 	oob := make([]byte, syscall.CmsgSpace(32*4))
 	var n, oobn int
@@ -31,35 +38,51 @@ func receive() (setup *Setup, job *Job, f fds, ok bool) {
 		}
 	}
 	if err != nil || n == 0 {
-		return nil, nil, f, false
+		return m, false
 	}
 	got, err := parseFDs(oob[:oobn])
 	if err != nil || len(got) == 0 {
-		return nil, nil, f, true
+		return m, true
 	}
 	content, err := readMemfd(got[0])
 	syscall.Close(got[0])
 	if err != nil {
-		return nil, nil, f, true
+		return m, true
 	}
 	if buf[0] == MessageSetup {
-		setup, _ = ParseSetup(content)
-		return setup, nil, f, true
+		return setupOf(content, got[1:]), true
 	}
-	if job, err = ParseJob(content); err != nil {
-		return nil, nil, f, true
+	return jobOf(content, got[1:], hasWorld), true
+}
+
+func setupOf(content []byte, got []int) (m message) {
+	s, err := ParseSetup(content)
+	if err != nil || (len(got) == 1) != s.Sweeper {
+		return m
 	}
-	f, fits := assign(job, got[1:])
+	m = message{setup: s, sweeper: -1}
+	if s.Sweeper {
+		m.sweeper = got[0]
+	}
+	return m
+}
+
+func jobOf(content []byte, got []int, hasWorld bool) (m message) {
+	j, err := ParseJob(content)
+	if err != nil {
+		return m
+	}
+	f, fits := assign(j, got, hasWorld)
 	if !fits {
-		return nil, nil, f, true
+		return m
 	}
-	return nil, job, f, true
+	return message{job: j, fds: f}
 }
 
 func parseFDs(oob []byte) ([]int, error) {
 	msgs, err := syscall.ParseSocketControlMessage(oob)
 	if err != nil || len(msgs) != 1 {
-		return nil, errBadJob
+		return nil, errMalformed
 	}
 	return syscall.ParseUnixRights(&msgs[0])
 }
@@ -76,7 +99,7 @@ func readMemfd(memfd int) ([]byte, error) {
 			continue
 		}
 		if err != nil || n == 0 {
-			return nil, errBadJob
+			return nil, errMalformed
 		}
 		done += n
 	}
@@ -84,7 +107,7 @@ func readMemfd(memfd int) ([]byte, error) {
 }
 
 // assign tells the descriptors that follow the Job apart; see [Job].
-func assign(j *Job, got []int) (f fds, ok bool) {
+func assign(j *Job, got []int, hasWorld bool) (f fds, ok bool) {
 	next := func() int {
 		if len(got) == 0 {
 			ok = false
@@ -95,15 +118,12 @@ func assign(j *Job, got []int) (f fds, ok bool) {
 		return fd
 	}
 	ok = true
-	f = fds{stdin: next(), stdout: next(), stderr: next(), workdir: -1, sweeper: -1, script: -1}
-	if !j.Namespaced {
+	f = fds{stdin: next(), stdout: next(), stderr: next(), workdir: -1, script: -1}
+	if !hasWorld {
 		f.workdir = next()
 	}
 	for range j.Rulesets {
 		f.rulesets = append(f.rulesets, next())
-	}
-	if j.Sweeper {
-		f.sweeper = next()
 	}
 	if j.HasScript {
 		f.script = next()
@@ -112,7 +132,7 @@ func assign(j *Job, got []int) (f fds, ok bool) {
 }
 
 func closeAll(f fds) {
-	for _, fd := range append([]int{f.stdin, f.stdout, f.stderr, f.workdir, f.sweeper, f.script}, f.rulesets...) {
+	for _, fd := range append([]int{f.stdin, f.stdout, f.stderr, f.workdir, f.script}, f.rulesets...) {
 		if fd >= 0 {
 			syscall.Close(fd)
 		}

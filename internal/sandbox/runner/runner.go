@@ -22,12 +22,18 @@ func init() {
 // runner is the state of the process. The main thread starts, waits and
 // reaps; a second goroutine reads orders.
 type runner struct {
-	shell    int    // pid of bash
-	sweeper  int    // pid of X, 0: none; written while nothing runs
-	usage    usage  // of the present job
-	world    *world // nil: this runner has no namespaces of its own
-	oom      int    // descriptor of the process's OOM score, -1: none
-	ownOOM   int
+	setup   *Setup
+	ruleset int     // the sweeper's, -1: none
+	world   *world  // nil: this runner has no namespaces of its own
+	region  *region // shared with the process that waits
+	oom     int     // descriptor of the process's OOM score, -1: none
+	ownOOM  int
+
+	shell    int         // pid of bash, or of what waits to become it
+	sweeper  int         // pid of X, 0: none; written while nothing runs
+	status   int         // read end of what they report
+	gate     int         // socket of what waits, -1: nothing waits
+	usage    usage       // of the present job
 	sweeping atomic.Bool // SIGKILL is being sent; never taken back
 
 	mu       sync.Mutex
@@ -37,85 +43,86 @@ type runner struct {
 	toX      int    // guarded by mu; write end of X's orders, -1: none
 }
 
-// run serves one job after another, until the daemon closes the socket or a
+// run takes a Setup and then serves one job after another, until the daemon closes the socket or a
 // job leaves the process in a state that the next one should not inherit.
 func run() {
 	// PDEATHSIG of the command follows the thread that cloned it.
 	runtime.LockOSThread()
 	// Losing this would let orphans fall to the daemon instead, which kills them.
 	_ = prctl(prSetChildSubreaper, 1)
-	r := &runner{}
+	r := &runner{toX: -1, gate: -1, status: -1, ruleset: -1}
 	r.oom, r.ownOOM = openOOMScore(atFDCWD, "/proc/self/oom_score_adj")
 	_ = prctl(prSetDumpable, 0)
 	syscall.CloseOnExec(SocketFD)
 	syscall.CloseOnExec(OrdersFD)
-	for again := true; again; {
-		setup, job, f, ok := receive()
-		switch {
-		case !ok:
-			return // the daemon needs no runner any more
-		case setup != nil:
-			again = r.setUp(setup)
-		default:
-			again = r.serve(job, f)
-		}
-		if again {
-			again = r.ready()
-		}
+	m, ok := receive(false)
+	if !ok {
+		return
 	}
+	if err := r.setUp(m); err != nil {
+		r.fail(err)
+		return
+	}
+	for again := true; again; {
+		if err := r.prefork(); err != nil {
+			r.fail(err)
+			break
+		}
+		r.send(Record{Kind: KindReady})
+		m, ok := receive(r.world != nil)
+		again = ok && r.serve(m.job, m.fds) && r.tidy()
+	}
+	r.dismiss()
 }
 
-// setUp makes the file tree of a runner in namespaces of its own.
-func (r *runner) setUp(s *Setup) (again bool) {
+// setUp prepares for what all jobs have in common.
+func (r *runner) setUp(m message) (failed *StartError) {
+	if m.setup == nil {
+		return &StartError{StageJob, syscall.EINVAL}
+	}
+	r.setup, r.ruleset = m.setup, m.sweeper
+	var err error
+	if r.region, err = newRegion(); err != nil {
+		return stageError(StageClone, err)
+	}
+	if r.setup.World == nil {
+		return nil
+	}
 	// A mount that something is open for writing on cannot be made read-only.
 	syscall.Close(r.oom)
-	w, err := makeWorld(s)
-	if err != nil {
-		r.send(Record{Kind: KindFailed, A: uint64(err.Stage), B: uint64(err.Errno)})
-		return false
+	if r.world, failed = makeWorld(r.setup.World); failed != nil {
+		return failed
 	}
-	r.world = w
 	_ = prctl(prSetDumpable, 1) // else the file is not its own
-	r.oom, r.ownOOM = openOOMScore(w.view, "proc/self/oom_score_adj")
+	r.oom, r.ownOOM = openOOMScore(r.world.view, "proc/self/oom_score_adj")
 	_ = prctl(prSetDumpable, 0)
-	return true
-}
-
-// ready takes away what a command added to the file tree, and says that another may come.
-func (r *runner) ready() bool {
-	if r.world != nil && r.world.leave() != nil {
-		return false
-	}
-	r.send(Record{Kind: KindReady})
-	return true
+	return nil
 }
 
 // serve runs one job to its end and reports whether the process can serve another.
 func (r *runner) serve(job *Job, f fds) (again bool) {
-	if job == nil || job.Namespaced != (r.world != nil) {
-		r.send(Record{Kind: KindFailed, A: uint64(StageJob), B: uint64(syscall.EINVAL)})
+	if job == nil {
+		r.fail(&StartError{StageJob, syscall.EINVAL})
 		return false
 	}
 	r.mu.Lock()
 	first := r.sequence == 0
-	r.sequence, r.shell, r.sweeper, r.toX, r.usage = job.Sequence, 0, 0, -1, usage{}
+	r.sequence, r.usage = job.Sequence, usage{}
 	r.mu.Unlock()
-	writeOOMScore(r.oom, job.OOMScore) // the command inherits it
 	err := r.enter(job, &f)
 	if err == nil {
 		err = r.start(job, f)
 	}
-	writeOOMScore(r.oom, r.ownOOM)
 	closeAll(f)
 	if err != nil {
-		r.send(Record{Kind: KindFailed, A: uint64(err.Stage), B: uint64(err.Errno)})
-		r.dismissSweeper()
+		r.fail(err)
 		return false
 	}
 	r.mu.Lock()
 	r.running, r.ordered = true, false
 	r.mu.Unlock()
 	r.send(Record{Kind: KindExec})
+	r.region.clear()
 	if first {
 		go r.obey()
 	}
@@ -129,43 +136,80 @@ func (r *runner) enter(j *Job, f *fds) *StartError {
 	return r.world.enter(j, f)
 }
 
+// tidy takes away what a command added to the namespaces.
+func (r *runner) tidy() bool {
+	if r.world == nil {
+		return true
+	}
+	// Queues, semaphores and shared memory go with their namespace. It is the calling thread's, which clones the next command.
+	_, _, errno := syscall.RawSyscall(syscall.SYS_UNSHARE, syscall.CLONE_NEWIPC, 0, 0)
+	return errno == 0 && r.world.leave() == nil
+}
+
+func (r *runner) fail(err *StartError) {
+	r.send(Record{Kind: KindFailed, A: uint64(err.Stage), B: uint64(err.Errno)})
+}
+
 func (r *runner) send(rec Record) {
 	var buf [RecordSize]byte
 	// A daemon that is gone is noticed by obey.
 	send(SocketFD, rec.Append(buf[:0]))
 }
 
-// start clones the command and waits until it was executed or failed.
-func (r *runner) start(j *Job, f fds) *StartError {
-	var status, orders [2]int
+// prefork clones the process that will become the next command, as far as it does not matter which, while nobody waits for it.
+func (r *runner) prefork() *StartError {
+	var status, orders, gate [2]int
 	if err := syscall.Pipe2(status[:], syscall.O_CLOEXEC); err != nil {
-		return &StartError{StageClone, err.(syscall.Errno)}
+		return stageError(StageClone, err)
 	}
-	defer syscall.Close(status[0])
-	child.reset()
-	child.status, child.runner = uintptr(status[1]), uintptr(os.Getpid())
-	if j.Sweeper {
+	r.status = status[0]
+	defer syscall.Close(status[1])
+	gate, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return stageError(StageClone, err)
+	}
+	r.gate = gate[0]
+	defer syscall.Close(gate[1])
+	child.status, child.socket, child.runner, child.keep = uintptr(status[1]), uintptr(gate[1]), uintptr(os.Getpid()), nil
+	if r.setup.Sweeper {
 		if err := syscall.Pipe2(orders[:], syscall.O_CLOEXEC); err != nil {
-			syscall.Close(status[1])
-			return &StartError{StageClone, err.(syscall.Errno)}
+			return stageError(StageClone, err)
 		}
-		r.toX, child.orders = orders[1], uintptr(orders[0])
-		prepareSweeper(f)
+		defer syscall.Close(orders[0])
+		r.mu.Lock()
+		r.toX = orders[1]
+		r.mu.Unlock()
+		child.orders = uintptr(orders[0])
+		prepareSweeper(r.ruleset)
 	}
-	err := prepareCommand(j, f, r.toX)
-	if err == nil {
-		err = r.clone(j.Sweeper)
+	prepareEarly(r.setup)
+	child.late = r.region.late()
+	child.iov = syscall.Iovec{Base: &child.order, Len: 1}
+	child.msg = syscall.Msghdr{Iov: &child.iov, Iovlen: 1, Control: &child.control[0], Controllen: uint64(len(child.control))}
+	writeOOMScore(r.oom, r.setup.OOMScore) // the command inherits it
+	err = r.clone(r.setup.Sweeper)
+	writeOOMScore(r.oom, r.ownOOM)
+	if err != nil {
+		return stageError(StageClone, err)
 	}
-	syscall.Close(status[1])
-	if j.Sweeper {
-		syscall.Close(orders[0])
+	return nil
+}
+
+// start sends what waits on its way and waits until the command was executed or failed.
+func (r *runner) start(j *Job, f fds) *StartError {
+	send, err := prepareLate(r.region, j, f)
+	if err != nil {
+		return err.(*StartError)
 	}
-	if errno, ok := err.(syscall.Errno); ok {
-		return &StartError{StageClone, errno}
-	} else if err != nil {
-		return &StartError{StageJob, syscall.EINVAL}
+	sent := syscall.Sendmsg(r.gate, []byte{1}, syscall.UnixRights(send...), nil, syscall.MSG_NOSIGNAL)
+	syscall.Close(r.gate)
+	r.gate = -1
+	if failed := r.awaitExec(); failed != nil || sent == nil {
+		return failed
 	}
-	return r.awaitExec(status[0])
+	// It was gone before, without a word: killed, for want of memory for one.
+	reap(r.shell)
+	return &StartError{StageClone, syscall.ECHILD}
 }
 
 // clone runs spawn with every signal blocked on this thread.
@@ -178,9 +222,9 @@ func (r *runner) clone(sweeper bool) error {
 		return errno
 	}
 	if sweeper {
-		r.sweeper = int(pid)
+		r.sweeper, r.shell = int(pid), 0 // which X reports
 	} else {
-		r.shell = int(pid)
+		r.sweeper, r.shell = 0, int(pid)
 	}
 	return nil
 }
@@ -191,11 +235,15 @@ func rtSigprocmask(set, old *uint64) {
 
 // awaitExec reads what the children report until the pipe ends, which is when
 // execve has closed its last writer.
-func (r *runner) awaitExec(status int) *StartError {
+func (r *runner) awaitExec() *StartError {
+	defer func() {
+		syscall.Close(r.status)
+		r.status = -1
+	}()
 	var failed *StartError
 	for {
 		var rep report
-		n, err := syscall.Read(status, unsafe.Slice((*byte)(unsafe.Pointer(&rep)), unsafe.Sizeof(rep)))
+		n, err := syscall.Read(r.status, unsafe.Slice((*byte)(unsafe.Pointer(&rep)), unsafe.Sizeof(rep)))
 		if err == syscall.EINTR {
 			continue
 		}
@@ -293,6 +341,17 @@ func (r *runner) gone(survivors uint64) (again bool) {
 	r.send(Record{Kind: KindGone, A: survivors, B: r.usage.user, C: r.usage.system, D: r.usage.maxRSS})
 	r.dismissSweeper()
 	return again
+}
+
+// dismiss ends what waits, and X, so that nothing is left when this process ends.
+func (r *runner) dismiss() {
+	if r.gate >= 0 {
+		syscall.Close(r.gate)
+		if r.awaitExec() == nil { // its pid, where X tells that, and its end
+			reap(r.shell)
+		}
+	}
+	r.dismissSweeper()
 }
 
 // dismissSweeper ends X, which first kills what a failed start may have left.

@@ -23,14 +23,6 @@ type private struct {
 
 // enter prepares the world for a command.
 func (w *world) enter(j *Job, f *fds) *StartError {
-	w.scene = scene{}
-	if w.jobs++; w.jobs > 1 {
-		// What the last command left of queues, semaphores and shared memory goes with its namespace. That is the
-		// calling thread's, which clones the command.
-		if _, _, errno := syscall.RawSyscall(syscall.SYS_UNSHARE, syscall.CLONE_NEWIPC, 0, 0); errno != 0 {
-			return &StartError{StageSession, errno}
-		}
-	}
 	if err := w.makeTemp(); err != nil {
 		return stageError(StageTemp, err)
 	}

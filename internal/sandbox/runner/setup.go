@@ -2,9 +2,22 @@ package runner
 
 import "encoding/binary"
 
-// Setup tells a runner that was started in namespaces of its own (mounts, pids, IPC) what its file tree is to look like. It comes
-// once, before the first Job; the runner answers with KindReady or KindFailed.
+// Setup tells a runner, once and before its first Job, what all its commands have in common. The runner answers with
+// KindReady or KindFailed. The memfd that holds the encoded Setup is followed by the sweeper's Landlock ruleset, if Sweeper.
 type Setup struct {
+	Nice      int    // niceness, 0: the runner's own
+	OOMScore  int    // oom_score_adj
+	DropCaps  bool   // the commands have no capability and none to gain
+	NoNewPriv bool   // must be set with Filter, unless the runner is root
+	SetUser   bool   // they run as UID and GID, without supplementary groups
+	UID, GID  uint32 // never 0 where SetUser
+	Filter    string // seccomp program, eight bytes an instruction; empty: none
+	Sweeper   bool   // start each command below a sweeper
+	World     *World // of a runner that was started in mount, pid and IPC namespaces of its own; nil: it was not
+}
+
+// World is what the file tree of a runner in namespaces is to look like.
+type World struct {
 	Hidden    []string // absolute paths free of links; what is there is covered, what is not is skipped
 	Links     []Link   // symbolic links below /run that stay
 	TempBytes uint64   // size of a command's /tmp and /dev/shm together
@@ -14,27 +27,63 @@ type Setup struct {
 // Link is a symbolic link.
 type Link struct{ Path, Target string }
 
+const (
+	setupDropCaps = 1 << iota
+	setupNoNewPriv
+	setupSetUser
+	setupSweeper
+	setupWorld
+)
+
 // Append appends the encoding of s to b.
 func (s *Setup) Append(b []byte) []byte {
-	b = appendStrings(b, s.Hidden)
-	b = binary.AppendUvarint(b, uint64(len(s.Links)))
-	for _, l := range s.Links {
-		b = appendString(appendString(b, l.Path), l.Target)
+	b = append(b, flagsOf(s.DropCaps, s.NoNewPriv, s.SetUser, s.Sweeper, s.World != nil))
+	b = binary.AppendVarint(b, int64(s.Nice))
+	b = binary.AppendVarint(b, int64(s.OOMScore))
+	b = binary.AppendUvarint(b, uint64(s.UID))
+	b = binary.AppendUvarint(b, uint64(s.GID))
+	b = appendString(b, s.Filter)
+	if w := s.World; w != nil {
+		b = appendStrings(b, w.Hidden)
+		b = binary.AppendUvarint(b, uint64(len(w.Links)))
+		for _, l := range w.Links {
+			b = appendString(appendString(b, l.Path), l.Target)
+		}
+		b = binary.AppendUvarint(b, w.TempBytes)
+		b = binary.AppendUvarint(b, uint64(w.MaxPid))
 	}
-	b = binary.AppendUvarint(b, s.TempBytes)
-	return binary.AppendUvarint(b, uint64(s.MaxPid))
+	return b
 }
 
 // ParseSetup is the inverse of [Setup.Append]. Anything that Append does not write is an error.
 func ParseSetup(b []byte) (*Setup, error) {
 	d := decoder{b: b}
-	s := &Setup{Hidden: d.strings()}
-	for range d.uvarint(64) {
-		s.Links = append(s.Links, Link{d.string(), d.string()})
+	flags := d.byte()
+	s := &Setup{
+		DropCaps:  flags&setupDropCaps != 0,
+		NoNewPriv: flags&setupNoNewPriv != 0,
+		SetUser:   flags&setupSetUser != 0,
+		Sweeper:   flags&setupSweeper != 0,
+		Nice:      int(d.varint()),
+		OOMScore:  int(d.varint()),
+		UID:       uint32(d.uvarint(1<<32 - 1)),
+		GID:       uint32(d.uvarint(1<<32 - 1)),
+		Filter:    d.string(),
 	}
-	s.TempBytes, s.MaxPid = d.uvarint(1<<62), int(d.uvarint(1<<22))
-	if d.bad || len(d.b) != 0 {
-		return nil, errBadJob
+	if flags&setupWorld != 0 {
+		s.World = d.world()
+	}
+	if d.bad || len(d.b) != 0 || flags >= setupWorld<<1 || s.SetUser && (s.UID == 0 || s.GID == 0) {
+		return nil, errMalformed
 	}
 	return s, nil
+}
+
+func (d *decoder) world() *World {
+	w := &World{Hidden: d.strings()}
+	for range d.uvarint(64) {
+		w.Links = append(w.Links, Link{d.string(), d.string()})
+	}
+	w.TempBytes, w.MaxPid = d.uvarint(1<<62), int(d.uvarint(1<<22))
+	return w
 }

@@ -22,8 +22,7 @@ type world struct {
 	hidden  []string
 	masks   []mask
 	temp    string // size of the private files, in bytes
-	jobs    int
-	scene   scene // of the present command
+	scene   scene  // of the present command
 }
 
 // mask is a hidden directory: an empty one, in which places can be made for what is to be seen all the same.
@@ -34,12 +33,12 @@ type mask struct {
 }
 
 // makeWorld makes the tree. What fails is told with its stage.
-func makeWorld(s *Setup) (*world, *StartError) {
+func makeWorld(s *World) (*world, *StartError) {
 	w := &world{temp: strconv.FormatUint(s.TempBytes, 10), hidden: append([]string{"/run"}, s.Hidden...)}
 	syscall.Umask(0) // a command gets its own
 	for _, step := range []struct {
 		stage Stage
-		do    func(*Setup) error
+		do    func(*World) error
 	}{
 		{StageMounts, w.takeView},
 		{StageDevices, w.makeDevices},
@@ -63,7 +62,7 @@ func stageError(stage Stage, err error) *StartError {
 
 // takeView makes the tree read-only and keeps a copy from before, which is attached below /dev, where the next step
 // covers it.
-func (w *world) takeView(*Setup) error {
+func (w *world) takeView(*World) error {
 	root, err := openPath(atFDCWD, "/", syscall.O_DIRECTORY, 0)
 	if err != nil {
 		return err
@@ -104,7 +103,7 @@ func (w *world) takeView(*Setup) error {
 }
 
 // makeDevices replaces /dev by what a command may have of it.
-func (w *world) makeDevices(*Setup) error {
+func (w *world) makeDevices(*World) error {
 	dev, err := newMount("tmpfs", mountNoSuid|mountNoExec, option{"size", "64k"}, option{"mode", "0755"})
 	if err != nil {
 		return err
@@ -161,7 +160,7 @@ func (w *world) bindDevice(dev int, name string) error {
 }
 
 // coverHidden covers the hidden paths, and /run but for the links that are kept of it.
-func (w *world) coverHidden(s *Setup) error {
+func (w *world) coverHidden(s *World) error {
 	for _, path := range w.hidden {
 		if _, err := w.cover(path); err != nil {
 			return err
@@ -275,7 +274,7 @@ func (w *world) emptyAbove(at string) (dir int, rest string, ok bool) {
 func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
 // makeProc replaces /proc by that of the new pid namespace.
-func (w *world) makeProc(s *Setup) error {
+func (w *world) makeProc(s *World) error {
 	proc, err := newMount("proc", mountNoSuid|mountNoDev|mountNoExec)
 	if err != nil {
 		return err
