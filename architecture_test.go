@@ -15,13 +15,16 @@ import (
 // what is below can be read, tested and replaced without what is above.
 var layers = map[string][]string{
 	"bashd":                          {},
-	"bashd/cmd/server":               {"bashd", "bashd/internal/auth", "bashd/internal/config", "bashd/internal/exec", "bashd/internal/httpapi", "bashd/internal/metrics", "bashd/internal/output", "bashd/internal/peer", "bashd/internal/reclaim", "bashd/internal/sandbox", "bashd/internal/store"},
+	"bashd/cmd/server":               {"bashd", "bashd/internal/auth", "bashd/internal/config", "bashd/internal/exec", "bashd/internal/httpapi", "bashd/internal/metrics", "bashd/internal/output", "bashd/internal/peer", "bashd/internal/reclaim", "bashd/internal/sandbox", "bashd/internal/sandbox/prober", "bashd/internal/store"},
 	"bashd/internal/httpapi":         {"bashd/internal/auth", "bashd/internal/exec", "bashd/internal/metrics", "bashd/internal/output", "bashd/internal/sandbox", "bashd/internal/tool"},
 	"bashd/internal/httpapi/apitest": {"bashd"},
 	"bashd/internal/tool":            {"bashd/internal/exec", "bashd/internal/output", "bashd/internal/sandbox"},
 	"bashd/internal/exec":            {"bashd/internal/metrics", "bashd/internal/output", "bashd/internal/reclaim", "bashd/internal/sandbox"},
-	"bashd/internal/sandbox":         {"bashd/internal/sandbox/denial", "bashd/internal/sandbox/runner"},
+	"bashd/internal/sandbox":         {"bashd/internal/sandbox/cgroup", "bashd/internal/sandbox/denial", "bashd/internal/sandbox/filter", "bashd/internal/sandbox/prober", "bashd/internal/sandbox/runner"},
+	"bashd/internal/sandbox/cgroup":  {},
 	"bashd/internal/sandbox/denial":  {},
+	"bashd/internal/sandbox/filter":  {},
+	"bashd/internal/sandbox/prober":  {},
 	"bashd/internal/sandbox/runner":  {},
 	"bashd/internal/output":          {},
 	"bashd/internal/auth":            {"bashd/internal/reclaim"},

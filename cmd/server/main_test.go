@@ -141,7 +141,7 @@ func TestWrongUseIsOneLine(t *testing.T) {
 		"BASHD_STATE_DIR=/proc/nope":       {"BASHD_STATE_DIR"},
 		"BASHD_ALLOWED_ORIGINS=*":          {"BASHD_ALLOWED_ORIGINS"},
 		"BASHD_TOKENS_FILE=" + home + "/t": {"BASHD_TOKENS_FILE"}, // not served: to ignore it would open what is meant to be closed
-		"BASHD_RUN_AS=nobody":              {"BASHD_RUN_AS"},
+		"BASHD_RUN_AS=no-such-user":        {"BASHD_RUN_AS"},
 		"BASHD_MANAGED_ENV=DSH_SHELL=2":    {"BASHD_MANAGED_ENV"},
 		"BASHD_MANAGED_ENV=PATH=/secret":   {"BASHD_MANAGED_ENV"},
 		"BASHD_LISTEN=unix:relative":       {"BASHD_LISTEN"},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -35,21 +36,28 @@ func serve(ctx context.Context, cfg config.Config, environ []string, signals <-c
 		return err
 	}
 	defer reloadOnHangup(tokens, log)()
+	commands, err := commandsUser(cfg.RunAs)
+	if err != nil {
+		return err
+	}
 	// What this process makes is for its own eyes; commands get 022.
 	unix.Umask(0o077)
 	// Its memory and environment are not for other processes of the same user.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("prctl: %w", err)
 	}
-	st, err := openState(cfg.StateDir, log)
+	st, err := openState(cfg.StateDir, commands, log)
 	if err != nil {
 		return err
 	}
 	defer st.close()
-	if err := prepareWorkspace(cfg, log); err != nil {
+	if err := prepareWorkspace(cfg, commands, log); err != nil {
 		return err
 	}
-	sb, err := newSandbox(ctx, cfg, log)
+	if err := checkReach(cfg, commands); err != nil {
+		return err
+	}
+	sb, err := newSandbox(ctx, cfg, commands, log)
 	if err != nil {
 		return err
 	}
@@ -60,12 +68,12 @@ func serve(ctx context.Context, cfg config.Config, environ []string, signals <-c
 	if err != nil {
 		return err
 	}
-	mgr, err := newManager(cfg, environ, exec.Settings{Sandbox: sb, Store: st.db, Sealer: sealer, Metrics: met, Logger: log})
+	mgr, err := newManager(cfg, environ, exec.Settings{RunAs: commands, Sandbox: sb, Store: st.db, Sealer: sealer, Metrics: met, Logger: log})
 	if err != nil {
 		return err
 	}
 	defer mgr.Close()
-	checker, err := peer.New(sb.Trees, func(uid uint32) bool { return uid == uint32(os.Geteuid()) })
+	checker, err := peer.New(sb.Trees, commandUIDs(commands))
 	if err != nil {
 		return err
 	}
@@ -138,7 +146,7 @@ func newLogger(cfg config.Config, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-func newSandbox(ctx context.Context, cfg config.Config, log *slog.Logger) (*sandbox.Sandbox, error) {
+func newSandbox(ctx context.Context, cfg config.Config, commands *sandbox.Credential, log *slog.Logger) (*sandbox.Sandbox, error) {
 	hidden := append(slices.Clone([]string(cfg.HidePaths)), cfg.StateDir)
 	if cfg.WorkspaceLayout == config.LayoutOwner {
 		hidden = append(hidden, cfg.Workspace)
@@ -150,14 +158,19 @@ func newSandbox(ctx context.Context, cfg config.Config, log *slog.Logger) (*sand
 			hidden = append(hidden, filepath.Dir(cfg.TokensFile))
 		}
 	}
-	return sandbox.New(ctx, sandbox.Config{
+	sb, err := sandbox.New(ctx, sandbox.Config{
 		Shell: shell(), Scratch: filepath.Join(cfg.StateDir, scratchName), Hidden: hidden,
-		Warm: cfg.WarmRunners, Subreaper: true, Logger: log,
+		Warm: cfg.WarmRunners, Subreaper: true, Groups: true, RunAs: commands, TempBytes: uint64(cfg.MaxTempBytes), Logger: log,
 		Limits: sandbox.Limits{
-			OpenFiles: uint64(cfg.MaxOpenFiles), FileBytes: uint64(cfg.MaxFileBytes),
-			CPUSeconds: uint64(cfg.MaxCPUSeconds), Processes: uint64(cfg.MaxProcesses),
+			OpenFiles: uint64(cfg.MaxOpenFiles), FileBytes: uint64(cfg.MaxFileBytes), CPUSeconds: uint64(cfg.MaxCPUSeconds),
+			Processes: uint64(cfg.MaxProcesses), MemoryBytes: uint64(cfg.MaxMemoryBytes),
 		},
 	})
+	if err == nil && cfg.MaxMemoryBytes > 0 && !sb.Report().Memory {
+		sb.Close()
+		return nil, errors.New("BASHD_MAX_MEMORY_BYTES: this host lets bashd limit no command's memory; that takes a cgroup v2 subtree that is delegated to it, or unset the variable")
+	}
+	return sb, err
 }
 
 // shell is the bash that runs everything. Where there is none, each run says so.
@@ -183,8 +196,8 @@ func announce(r sandbox.Report, met *metrics.Metrics, log *slog.Logger) {
 			log.Info("sandbox mode", "mode", m, "enforcement", mr.Enforcement, "gaps", mr.Gaps)
 		}
 	}
-	if os.Geteuid() == 0 {
-		log.Warn("running as root: confined commands run as uid 0 without capabilities and can read what root's file permissions allow; run bashd as a user of its own")
+	if os.Geteuid() == 0 && !r.RunAs {
+		log.Warn("running as root without BASHD_RUN_AS: confined commands run as uid 0 without capabilities and can read what root's file permissions allow; set BASHD_RUN_AS to a user that owns nothing, or run bashd as a user of its own")
 	}
 }
 

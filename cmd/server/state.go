@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,12 +17,14 @@ import (
 	"bashd/internal/config"
 	"bashd/internal/output"
 	"bashd/internal/reclaim"
+	"bashd/internal/sandbox"
 	"bashd/internal/store"
 )
 
 // state is the state directory, which this process alone uses as long as it
 // is open.
 type state struct {
+	mode fs.FileMode // its own, and that of its directory for the probe
 	root *os.Root
 	lock *os.File
 	key  []byte // seals cursors
@@ -34,28 +38,66 @@ const (
 	scratchName = "probe"
 )
 
-// openState makes the state directory if it is missing, locks it, and reads its key.
-func openState(dir string, log *slog.Logger) (*state, error) {
+// openState makes the state directory if it is missing, locks it, and reads its key. Commands that run as commands, nil for
+// this process's user, can pass through it.
+func openState(dir string, commands *sandbox.Credential, log *slog.Logger) (*state, error) {
 	reclaimed(dir, log)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("BASHD_STATE_DIR: %w", err)
+	s := &state{mode: closedMode}
+	if commands != nil {
+		s.mode = passedMode
 	}
-	if err := takeBack(dir, log); err != nil {
-		return nil, fmt.Errorf("BASHD_STATE_DIR: %w", err)
-	}
-	if err := private(dir); err != nil {
-		return nil, fmt.Errorf("BASHD_STATE_DIR: %w", err)
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, fmt.Errorf("BASHD_STATE_DIR: %w", err)
-	}
-	s := &state{root: root}
-	if err := s.prepare(dir); err != nil {
+	if err := s.open(dir, commands, log); err != nil {
 		s.close()
 		return nil, fmt.Errorf("BASHD_STATE_DIR: %w", err)
 	}
 	return s, nil
+}
+
+// The modes of a state directory, without and with commands that have a user of their own.
+const (
+	closedMode fs.FileMode = 0o700
+	passedMode fs.FileMode = 0o711
+)
+
+func (s *state) open(dir string, commands *sandbox.Credential, log *slog.Logger) error {
+	if err := makeDirs(dir, commands != nil); err != nil {
+		return err
+	}
+	if err := takeBack(dir, s.mode, log); err != nil {
+		return err
+	}
+	if err := private(dir, s.mode); err != nil {
+		return err
+	}
+	if commands != nil {
+		if err := unshared(dir); err != nil {
+			return err
+		}
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	s.root = root
+	return s.prepare(dir)
+}
+
+// makeDirs is os.MkdirAll for this process alone. With passed others can pass the directories that it makes on the way.
+func makeDirs(path string, passed bool) error {
+	var missing []string
+	for at := filepath.Dir(path); passed; at = filepath.Dir(at) {
+		if _, err := os.Lstat(at); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		missing = append(missing, at)
+	}
+	err := os.MkdirAll(path, closedMode)
+	for _, dir := range missing {
+		if err == nil {
+			err = os.Chmod(dir, passedMode)
+		}
+	}
+	return err
 }
 
 func (s *state) prepare(dir string) (err error) {
@@ -76,7 +118,11 @@ func (s *state) prepare(dir string) (err error) {
 	if err := s.root.RemoveAll(scratchName); err != nil {
 		return err
 	}
-	return s.root.Mkdir(scratchName, 0o700)
+	if err := s.root.Mkdir(scratchName, closedMode); err != nil {
+		return err
+	}
+	// Whatever the umask: the modes of what exists already are as they should be.
+	return errors.Join(s.root.Chmod(scratchName, s.mode), s.root.Chmod(".", s.mode))
 }
 
 // lockPatience is how long the lock of a bashd that has been killed may stay: it takes a moment to be let go of.
@@ -94,13 +140,13 @@ func lock(f *os.File) error {
 // takeBack gives a state directory of an earlier life, and the files in it, the modes back that a command of the
 // same user has changed (the gap "metadata" in docs/security.md): no command may keep the service from starting.
 // A directory that is not certainly ours, by its lock and its key, is left as it is, for private to refuse.
-func takeBack(dir string, log *slog.Logger) error {
+func takeBack(dir string, mode fs.FileMode, log *slog.Logger) error {
 	for name, size := range map[string]int64{lockName: 0, keyName: output.KeyBytes} {
 		if st, err := os.Lstat(filepath.Join(dir, name)); err != nil || !st.Mode().IsRegular() || st.Size() != size || !reclaim.Owned(st) {
 			return nil
 		}
 	}
-	if err := chmod(dir, 0o700, log); err != nil {
+	if err := takeBackTop(dir, mode, log); err != nil {
 		return err
 	}
 	for _, name := range []string{lockName, keyName, dbName, dbName + "-wal", dbName + "-shm"} {
@@ -109,6 +155,14 @@ func takeBack(dir string, log *slog.Logger) error {
 		}
 	}
 	return nil
+}
+
+// takeBackTop is for the directory itself, which an earlier life may have had open for commands of another user, or closed.
+func takeBackTop(dir string, mode fs.FileMode, log *slog.Logger) error {
+	if st, err := os.Stat(dir); err == nil && reclaim.Owned(st) && slices.Contains([]fs.FileMode{closedMode, passedMode}, st.Mode().Perm()) {
+		return os.Chmod(dir, mode)
+	}
+	return chmod(dir, mode, log)
 }
 
 // reclaimed gives this user's directories down to path back, as far as it is allowed to; what is amiss then
@@ -130,16 +184,46 @@ func chmod(path string, mode fs.FileMode, log *slog.Logger) error {
 	return os.Chmod(path, mode)
 }
 
-// private refuses a directory that others can enter: outputs lie in it.
-func private(dir string) error {
+// private refuses a directory that others can enter, beyond what mode allows: outputs lie in it.
+func private(dir string, mode fs.FileMode) error {
 	st, err := os.Stat(dir)
 	switch {
 	case err != nil:
 		return err
 	case !st.IsDir():
 		return fmt.Errorf("%s is not a directory", dir)
-	case st.Mode().Perm()&0o077 != 0:
-		return fmt.Errorf("%s is open to others (mode %04o); mend it with: chmod 700 %s", dir, st.Mode().Perm(), dir)
+	case st.Mode().Perm()&0o077&^mode != 0:
+		return fmt.Errorf("%s is open to others (mode %04o); mend it with: chmod %o %s", dir, st.Mode().Perm(), mode, dir)
+	}
+	return nil
+}
+
+// unshared refuses a state directory of which something belongs to another user, maybe the one that commands run as: they could do with it
+// what they like. What is deeper is put right when it is used.
+func unshared(dir string) error {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	paths := []string{dir}
+	for _, e := range entries {
+		paths = append(paths, filepath.Join(dir, e.Name()))
+	}
+	for _, path := range paths {
+		st, err := os.Lstat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // a file of another bashd, which holds the lock
+		}
+		if err != nil {
+			return err
+		}
+		if !reclaim.Owned(st) {
+			return fmt.Errorf("%s belongs to somebody else than root, as which bashd runs; mend it with: chown -R root:root %s", path, dir)
+		}
 	}
 	return nil
 }
@@ -152,28 +236,63 @@ func (s *state) close() {
 	if s.lock != nil {
 		s.lock.Close()
 	}
-	s.root.Close()
+	if s.root != nil {
+		s.root.Close()
+	}
 }
 
-// prepareWorkspace makes the workspace if it is missing. A home directory is
-// refused: it holds what must not be the commands'.
-func prepareWorkspace(cfg config.Config, log *slog.Logger) error {
+// prepareWorkspace makes the workspace if it is missing, and lets commands that run as commands, nil for this process's user, use it
+// where nobody else can. A home directory is refused: it holds what must not be the commands'.
+func prepareWorkspace(cfg config.Config, commands *sandbox.Credential, log *slog.Logger) error {
 	reclaimed(cfg.Workspace, log)
-	if err := os.MkdirAll(cfg.Workspace, 0o700); err != nil {
+	if err := makeDirs(cfg.Workspace, commands != nil); err != nil {
 		return fmt.Errorf("BASHD_WORKSPACE: %w", err)
 	}
 	real, err := filepath.EvalSymlinks(cfg.Workspace)
 	if err != nil {
 		return fmt.Errorf("BASHD_WORKSPACE: %w", err)
 	}
-	homes := []string{os.Getenv("HOME"), "/root", "/home", "/"}
-	if u, err := user.Current(); err == nil {
-		homes = append(homes, u.HomeDir)
-	}
-	for _, home := range homes {
+	for _, home := range homes(commands) {
 		if h, err := filepath.EvalSymlinks(home); home != "" && err == nil && h == real {
 			return fmt.Errorf("BASHD_WORKSPACE: %s is a home or system directory; choose one of its own for commands", real)
 		}
+	}
+	if err := shareWorkspace(real, cfg.WorkspaceLayout, commands); err != nil {
+		return fmt.Errorf("BASHD_WORKSPACE: %w", err)
+	}
+	return nil
+}
+
+// homes lists the directories that hold what users have, not what commands are for.
+func homes(commands *sandbox.Credential) []string {
+	all := []string{os.Getenv("HOME"), "/root", "/home", "/"}
+	if u, err := user.Current(); err == nil {
+		all = append(all, u.HomeDir)
+	}
+	if commands != nil {
+		if u, err := user.LookupId(strconv.FormatUint(uint64(commands.UID), 10)); err == nil {
+			all = append(all, u.HomeDir)
+		}
+	}
+	return all
+}
+
+// passedWorkspace is the mode of a workspace in which the group of the commands' user passes to the owners' directories.
+const passedWorkspace fs.FileMode = 0o710
+
+// shareWorkspace lets the commands' user into a workspace that is as this service makes it, root's and closed to all others: it
+// may pass to the owners' directories, or the one directory of all becomes its own. Any other is as the operator wants it.
+func shareWorkspace(dir, layout string, commands *sandbox.Credential) error {
+	st, err := os.Lstat(dir)
+	if err != nil || commands == nil || !reclaim.Owned(st) {
+		return err
+	}
+	closed, single := st.Mode().Perm()&0o077 == 0, layout == config.LayoutSingle
+	switch {
+	case closed && single:
+		return os.Lchown(dir, int(commands.UID), int(commands.GID))
+	case !single && (closed || st.Mode().Perm() == passedWorkspace):
+		return errors.Join(os.Lchown(dir, -1, int(commands.GID)), os.Chmod(dir, passedWorkspace))
 	}
 	return nil
 }

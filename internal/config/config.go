@@ -79,8 +79,8 @@ type Config struct {
 	SandboxMaxMode Mode `env:"BASHD_SANDBOX_MAX_MODE" envDefault:"workspace-write" oneof:"read-only,workspace-write,danger-full-access" doc:"the widest mode that a caller may choose without an approval: read-only, workspace-write or danger-full-access"`
 	// HidePaths come on top of what the sandbox hides by itself.
 	HidePaths Paths `env:"BASHD_HIDE_PATHS" doc:"paths that confined commands cannot read, besides the state directory, the token file and other owners' workspaces; absolute, separated by colons"`
-	// RunAs is empty where commands run as the daemon's own user.
-	RunAs User `env:"BASHD_RUN_AS" effect:"refused" doc:"user that commands run as when the daemon is root: a name, a uid or uid:gid, never root"`
+	// RunAs is empty where commands run as the daemon's own user. Whether there is such a user is not known here.
+	RunAs User `env:"BASHD_RUN_AS" doc:"user that commands run as, for a server that is started as root: a name, a uid or uid:gid, never root"`
 	// WarmRunners bounds idle runner processes, about 1 MB each.
 	WarmRunners int `env:"BASHD_WARM_RUNNERS" envDefault:"2" min:"0" max:"256" doc:"runners kept started for the next commands; 0: none"`
 	// TokensFile decides between open and closed mode; see Open.
@@ -125,7 +125,9 @@ type Config struct {
 	// MaxFileBytes is RLIMIT_FSIZE.
 	MaxFileBytes int64 `env:"BASHD_MAX_FILE_BYTES" envDefault:"4294967296" min:"1" max:"1099511627776" doc:"size of a file that a command writes, in bytes"`
 	// MaxMemoryBytes 0 means no limit.
-	MaxMemoryBytes int64 `env:"BASHD_MAX_MEMORY_BYTES" min:"0" max:"1099511627776" effect:"refused" doc:"memory of a command, in bytes; 0: no limit"`
+	MaxMemoryBytes int64 `env:"BASHD_MAX_MEMORY_BYTES" min:"0" max:"1099511627776" doc:"memory of a command's processes together, in bytes; 0: no limit; where the host cannot enforce one, setting it stops the start"`
+	// MaxTempBytes 0 means that the sandbox decides.
+	MaxTempBytes int64 `env:"BASHD_MAX_TEMP_BYTES" envDefault:"0" min:"0" max:"1099511627776" doc:"size of a command's /tmp and /dev/shm together where the sandbox makes them private, in bytes; 0: an eighth of the machine's memory, at least 64 MiB and at most 1 GiB"`
 	// MaxCPUSeconds is RLIMIT_CPU; 0 means no limit.
 	MaxCPUSeconds int `env:"BASHD_MAX_CPU_SECONDS" min:"0" max:"2147483647" doc:"CPU time of each process of a command, in seconds; 0: no limit"`
 	// MaxBodyBytes is memory, for each request being read.

@@ -180,7 +180,8 @@ func TestErrorsSayWhatIsAccepted(t *testing.T) {
 		{"BASHD_LOG_LEVEL=" + strings.Repeat("é", 99), `BASHD_LOG_LEVEL: must be debug, info, warn or error, got "` + strings.Repeat("é", 32) + `"…`},
 		{"BASHD_LOG_LEVEL=x" + strings.Repeat("é", 99), `BASHD_LOG_LEVEL: must be debug, info, warn or error, got "x` + strings.Repeat("é", 31) + `"…`},
 		{"BASHD_LOG_LEVEL=" + strings.Repeat("\x80", 99), `BASHD_LOG_LEVEL: must be debug, info, warn or error, got "` + strings.Repeat(`\x80`, 60) + `"…`},
-		{"BASHD_RUN_AS=nobody", `BASHD_RUN_AS: not supported by this version, which refuses to start rather than ignore it`},
+		{"BASHD_APPROVER_TOKEN_FILE=/a", `BASHD_APPROVER_TOKEN_FILE: not supported by this version, which refuses to start rather than ignore it`},
+		{"BASHD_RUN_AS=root", `BASHD_RUN_AS: must be a user's name, a uid or uid:gid, and not root, got "root"`},
 	}
 	for _, test := range tests {
 		if _, err := Load(environ(test.entry)); err == nil || err.Error() != test.want {

@@ -21,7 +21,7 @@ BASHD_ALLOWED_ROOTS - –
 BASHD_SANDBOX_MODE read-only
 BASHD_SANDBOX_MAX_MODE workspace-write
 BASHD_HIDE_PATHS –
-BASHD_RUN_AS ! –
+BASHD_RUN_AS –
 BASHD_WARM_RUNNERS 2
 BASHD_TOKENS_FILE –
 BASHD_APPROVER_TOKEN_FILE ! –
@@ -43,7 +43,8 @@ BASHD_MAX_PROCESSES 512
 BASHD_MAX_OPEN_FILES 4096
 BASHD_DSH_HOME $DSH_HOME of the daemon, else ~/.dsh
 BASHD_MAX_FILE_BYTES 4294967296
-BASHD_MAX_MEMORY_BYTES ! –
+BASHD_MAX_MEMORY_BYTES –
+BASHD_MAX_TEMP_BYTES 0
 BASHD_MAX_CPU_SECONDS –
 BASHD_MAX_BODY_BYTES 8388608
 BASHD_RETENTION 24h
@@ -113,7 +114,7 @@ func TestWriteHelp(t *testing.T) {
 	for _, want := range []string{
 		"  BASHD_GRACE_MS             time from SIGTERM to SIGKILL, in milliseconds (0 to 60000); default: 3000\n",
 		" the web console: on, off, or auto for open mode only; default: auto (no effect yet)\n",
-		"never root (no effect yet: setting it stops the start)\n",
+		"approver, absolute (no effect yet: setting it stops the start)\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("lacks %q:\n%s", want, out.String())

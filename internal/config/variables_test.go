@@ -242,6 +242,10 @@ var variables = map[string]variable{
 		good: []good{{"0", int64(0), nil}, {"1", int64(1), nil}, {"1099511627776", int64(1) << 40, nil}},
 		bad:  append([]string{"1099511627777"}, badNumbers...),
 	},
+	"BASHD_MAX_TEMP_BYTES": {
+		good: []good{{"0", int64(0), nil}, {"67108864", int64(64 << 20), nil}, {"1099511627776", int64(1) << 40, nil}},
+		bad:  append([]string{"1099511627777"}, badNumbers...),
+	},
 	"BASHD_MAX_CPU_SECONDS": {
 		good: []good{{"0", 0, nil}, {"2147483647", 2147483647, nil}},
 		bad:  append([]string{"2147483648"}, badNumbers...),

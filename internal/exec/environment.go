@@ -5,7 +5,10 @@ import (
 	"os/user"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+
+	"bashd/internal/sandbox"
 )
 
 // secretName matches names of variables that look like credentials; those that hold the
@@ -29,8 +32,9 @@ var terminalFacts = map[string]string{
 
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// inherited returns what commands get of the daemon's own environment.
-func inherited(environ, keep []string) map[string]string {
+// inherited returns what commands get of the daemon's own environment. Who they are, where that is not the daemon's user,
+// is told instead of who the daemon is.
+func inherited(environ, keep []string, runAs *sandbox.Credential) map[string]string {
 	env := map[string]string{}
 	for _, entry := range environ {
 		name, value, ok := strings.Cut(entry, "=")
@@ -43,10 +47,28 @@ func inherited(environ, keep []string) map[string]string {
 			env[name] = value
 		}
 	}
+	if runAs != nil {
+		become(env, runAs.UID)
+	}
 	fill("PATH", defaultPath)
 	fill("HOME", homeDir())
 	fill("LANG", "C.UTF-8")
 	return env
+}
+
+// become makes env that of a user of whom nothing but the uid may be known.
+func become(env map[string]string, uid uint32) {
+	delete(env, "USER")
+	delete(env, "LOGNAME")
+	env["HOME"] = "/"
+	u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10))
+	if err != nil {
+		return
+	}
+	env["USER"], env["LOGNAME"] = u.Username, u.Username
+	if isDir(u.HomeDir) == nil {
+		env["HOME"] = u.HomeDir
+	}
 }
 
 func passes(name, value string, keep []string) bool {

@@ -16,3 +16,6 @@ func (m *Manager) Sweep(now time.Time) { m.sweep(now) }
 
 // CatchUp does what the janitor does each second.
 func (m *Manager) CatchUp() { m.catchUp() }
+
+// ChmodDir is what the removal of a tree gives directories their mode back with.
+var ChmodDir = chmodDir

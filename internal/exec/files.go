@@ -9,40 +9,47 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"bashd/internal/sandbox"
 )
 
 // files lays out what runs leave on disk:
 //
-//	<state>/owners/<owner>/<id>/{stdout,stderr}   output files, 0600
+//	<state>/owners/<owner>/<id>/{stdout,stderr}   output files
 //	<state>/owners/<owner>/<id>/stdout.dropped    a link that leads nowhere: the file was withdrawn, or could not be made
-//	<state>/owners/<owner>/tmp/<id>/              a running command's private TMPDIR
+//	<state>/owners/<owner>/tmp/<id>/              a running command's private TMPDIR, its user's
+//	<state>/probe/                                where the sandbox tries out what it can do
 //	<state>/trash/                                what is being removed
-//	<workspace>/<owner>/                          the owner's workspace
+//	<workspace>/<owner>/                          the owner's workspace, the commands' user's
 //
 // <owner> is the owner key, or "shared" for nobody. All access to the state
-// directory goes through an os.Root, so that no link planted in it leads out.
+// directory goes through an os.Root, so that no link planted in it leads out. Who may do what there, [modes] says.
 type files struct {
 	root      *os.Root
 	path      string // canonical
 	base      string // canonical workspace
 	oneForAll bool
+	commands  *sandbox.Credential // whom commands run as; nil: as this process
+	modes     modes
 	kick      func() // wakes the janitor: something is left in the trash
 }
 
 const (
 	ownersDir   = "owners"
+	probeDir    = "probe"
 	sharedOwner = "shared"
 	tempDir     = "tmp"
 	dropped     = ".dropped"
 )
 
-// openFiles opens the layout.
-func openFiles(state, workspace string, oneForAll bool) (*files, error) {
-	path, err := filepath.EvalSymlinks(state)
+// openFiles opens the layout for the commands of s, and sees to the modes of what an earlier life left. Errors are those of the
+// file system.
+func openFiles(s Settings) (*files, error) {
+	path, err := filepath.EvalSymlinks(s.StateDir)
 	if err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
-	base, err := filepath.EvalSymlinks(workspace)
+	base, err := filepath.EvalSymlinks(s.Workspace)
 	if err != nil {
 		return nil, fmt.Errorf("workspace: %w", err)
 	}
@@ -50,19 +57,27 @@ func openFiles(state, workspace string, oneForAll bool) (*files, error) {
 	if err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
-	f := &files{root: root, path: path, base: base, oneForAll: oneForAll}
-	err = root.Mkdir(ownersDir, 0o700)
-	if errors.Is(err, fs.ErrExist) {
-		err = nil
-		if st, statErr := root.Lstat(ownersDir); statErr != nil || !st.IsDir() { // nothing is read or written through a link
-			err = fmt.Errorf("%s is not a directory; move it away", filepath.Join(path, ownersDir))
-		}
+	f := &files{root: root, path: path, base: base, oneForAll: s.WorkspaceShared, commands: s.RunAs, modes: modesFor(s.RunAs)}
+	if err = f.makeOwners(); err == nil {
+		err = f.arrange()
 	}
 	if err != nil {
 		root.Close()
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	return f, nil
+}
+
+// makeOwners sees that there is a directory of the owners.
+func (f *files) makeOwners() error {
+	err := f.root.Mkdir(ownersDir, own)
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if st, err := f.root.Lstat(ownersDir); err != nil || !st.IsDir() { // nothing is read or written through a link
+		return fmt.Errorf("%s is not a directory; move it away", filepath.Join(f.path, ownersDir))
+	}
+	return nil
 }
 
 func (f *files) close() { f.root.Close() }
@@ -80,16 +95,22 @@ func (f *files) ownerDir(o Owner) string { return filepath.Join(f.path, ownersDi
 
 // workspace returns the owner's workspace, made on first use.
 func (f *files) workspace(o Owner) (string, error) {
-	if err := usable(f.base); err != nil || f.oneForAll {
+	if err := usable(f.base); err != nil {
 		return f.base, err
 	}
-	dir := filepath.Join(f.base, ownerName(o))
-	if err := os.Mkdir(dir, 0o700); err == nil {
-		return dir, nil
-	} else if !errors.Is(err, fs.ErrExist) {
-		return "", err
+	if f.oneForAll {
+		return f.base, f.handOver(f.base)
 	}
-	return dir, usable(dir)
+	dir := filepath.Join(f.base, ownerName(o))
+	if err := os.Mkdir(dir, own); err != nil {
+		if !errors.Is(err, fs.ErrExist) {
+			return "", err
+		}
+		if err := usable(dir); err != nil {
+			return dir, err
+		}
+	}
+	return dir, f.handOver(dir)
 }
 
 // tempPath is the private temporary directory of the command with that id.
@@ -97,15 +118,17 @@ func (f *files) tempPath(o Owner, id string) string {
 	return filepath.Join(f.ownerDir(o), tempDir, id)
 }
 
+// makeTemp makes it, for the commands' user alone.
 func (f *files) makeTemp(o Owner, id string) error {
 	rel := filepath.Join(ownersDir, ownerName(o), tempDir)
-	if err := f.mend(rel); err != nil {
+	if err := f.makeDir(rel); err != nil {
 		return err
 	}
-	if err := f.root.MkdirAll(rel, 0o700); err != nil {
+	rel = filepath.Join(rel, id)
+	if err := f.root.Mkdir(rel, own); err != nil || f.commands == nil {
 		return err
 	}
-	return f.root.Mkdir(filepath.Join(rel, id), 0o700)
+	return f.root.Lchown(rel, int(f.commands.UID), int(f.commands.GID))
 }
 
 func (f *files) removeTemp(o Owner, id string) error {
@@ -168,6 +191,11 @@ func (f *files) entries(dir string) ([]string, error) {
 	if err := f.mend(dir); err != nil {
 		return nil, err
 	}
+	return f.list(dir)
+}
+
+// list is entries of a directory that is in order.
+func (f *files) list(dir string) ([]string, error) {
 	d, err := f.openDir(dir)
 	if err != nil {
 		return nil, err

@@ -55,13 +55,13 @@ func NewManager(s Settings) (*Manager, error) {
 	if s.Logger == nil {
 		s.Logger = slog.New(slog.DiscardHandler)
 	}
-	f, err := openFiles(s.StateDir, s.Workspace, s.WorkspaceShared)
+	f, err := openFiles(s)
 	if err != nil {
 		return nil, err
 	}
 	m := &Manager{
 		set: s, files: f,
-		inherited: inherited(s.Environ, s.EnvKeep), managed: managedVars(s),
+		inherited: inherited(s.Environ, s.EnvKeep, s.RunAs), managed: managedVars(s),
 		live: map[string]*job{}, foreground: map[Owner]int{}, tasks: map[slot]int{}, deleting: map[string]int{}, listeners: map[int]func(Run){},
 		stdinPatience: stdinPatience, kick: make(chan struct{}, 1), closed: make(chan struct{}),
 	}

@@ -338,10 +338,7 @@ func eventually(tb testing.TB, what string, good func() bool) {
 // TestOwnPermissionsAreMended: a command that takes our directories' permissions away stops
 // neither its own end nor later commands. Root is not stopped by permissions in the first place.
 func TestOwnPermissionsAreMended(t *testing.T) {
-	f := newFixture(t)
-	if why := f.sandbox.Report().ReadOnly.Unavailable; why != "" {
-		t.Skip(why)
-	}
+	f := newPlace(t).runAs(t, sandbox.TierLandlock, nil) // elsewhere the directories are not ours
 	for _, script := range []string{`chmod 500 "$TMPDIR/.."`, `chmod 0 "$TMPDIR/../.."`, `chmod 0 "$TMPDIR/../../.."`} {
 		f.mustRun(t, alice, exec.Request{Command: script, SandboxMode: sandbox.ReadOnly})
 		run := f.mustRun(t, alice, exec.Request{Command: `mktemp >/dev/null && seq 100000`, SandboxMode: sandbox.ReadOnly})

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -87,6 +88,7 @@ func (f *files) emptyTrash() error {
 		// One that resists keeps nobody from the others.
 		err = errors.Join(err, f.removeTrash(until, name))
 		if time.Now().After(until) {
+			f.kick() // for those that had no turn
 			break
 		}
 	}
@@ -180,7 +182,7 @@ func removeOrMove(dir int, entry string, to int) (fresh string, err error) {
 	case !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EEXIST):
 		return "", &fs.PathError{Op: "remove", Path: entry, Err: err}
 	}
-	if err := unix.Fchmodat(dir, entry, 0o700, 0); err != nil {
+	if err := chmodDir(dir, entry, own); err != nil {
 		return "", &fs.PathError{Op: "chmod", Path: entry, Err: err}
 	}
 	fresh = rand.Text()
@@ -188,4 +190,15 @@ func removeOrMove(dir int, entry string, to int) (fresh string, err error) {
 		return "", &fs.PathError{Op: "rename", Path: entry, Err: err}
 	}
 	return fresh, nil
+}
+
+// chmodDir gives the directory of that name in an open one its mode. It follows no link: a command that is still at work in
+// there can put one in the place of the directory, and this process may be allowed to do what the command is not.
+func chmodDir(in int, name string, mode fs.FileMode) error {
+	fd, err := unix.Openat(in, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Chmod("/proc/self/fd/"+strconv.Itoa(fd), uint32(mode.Perm()))
 }

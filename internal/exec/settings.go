@@ -11,8 +11,8 @@ import (
 
 // Settings are the configuration as far as this package is concerned. Sizes are bytes.
 type Settings struct {
-	StateDir         string // exists, 0700, ours alone
-	Workspace        string // exists
+	StateDir         string // exists; ours alone, but for RunAs to pass
+	Workspace        string // exists; RunAs can pass it
 	WorkspaceShared  bool   // Workspace itself serves everybody; else one directory an owner in it
 	DefaultMode      sandbox.Mode
 	MaxMode          sandbox.Mode // the widest that a caller may choose
@@ -29,7 +29,8 @@ type Settings struct {
 	Environ          []string      // the daemon's own
 	EnvKeep          []string      // names exempt from the scrub
 	DSHHome          string
-	ManagedEnv       []ManagedVar // the operator's
+	ManagedEnv       []ManagedVar        // the operator's
+	RunAs            *sandbox.Credential // whom commands run as, as the Sandbox was told; nil: as this process. Needs root
 	Sandbox          *sandbox.Sandbox
 	Store            Store          // closed by whoever opened it, after [Manager.Close]
 	Sealer           *output.Sealer // seals cursors; its key outlives the process

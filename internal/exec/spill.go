@@ -18,14 +18,18 @@ func streamPath(o Owner, id string, s StreamName) string {
 // createSpill creates the spill file of one stream.
 func (f *files) createSpill(o Owner, id string, s StreamName) (*os.File, error) {
 	rel := streamPath(o, id, s)
-	if err := f.mend(filepath.Dir(rel)); err != nil {
-		return nil, err
-	}
-	if err := f.root.MkdirAll(filepath.Dir(rel), 0o700); err != nil {
+	if err := f.makeDir(filepath.Dir(rel)); err != nil {
 		return nil, err
 	}
 	// O_EXCL does not follow a link in the last component either.
-	return f.root.OpenFile(rel, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	file, err := f.root.OpenFile(rel, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil || f.commands == nil {
+		return file, err
+	}
+	if err := errors.Join(file.Chown(-1, f.modes.gid), file.Chmod(f.modes.file)); err != nil {
+		return nil, errors.Join(err, file.Close(), f.root.Remove(rel))
+	}
+	return file, nil
 }
 
 // openSpill opens the file of one stream for reading. A command with full access can have put anything there, and
@@ -36,7 +40,7 @@ func (f *files) openSpill(o Owner, id string, s StreamName) (*os.File, error) {
 		return nil, err
 	}
 	file, err := f.openRegular(rel)
-	if errors.Is(err, fs.ErrPermission) && f.root.Chmod(rel, 0o600) == nil {
+	if errors.Is(err, fs.ErrPermission) && f.root.Chmod(rel, f.modes.file) == nil {
 		file, err = f.openRegular(rel)
 	}
 	return file, err
@@ -79,10 +83,7 @@ func (f *files) removeSpill(o Owner, id string, s StreamName) error {
 // is there as a whole or not at all.
 func (f *files) noteDropped(o Owner, id string, s StreamName, size int64) error {
 	rel := streamPath(o, id, s)
-	if err := f.mend(filepath.Dir(rel)); err != nil {
-		return err
-	}
-	if err := f.root.MkdirAll(filepath.Dir(rel), 0o700); err != nil {
+	if err := f.makeDir(filepath.Dir(rel)); err != nil {
 		return err
 	}
 	return f.root.Symlink(strconv.FormatInt(size, 10), rel+dropped)

@@ -205,7 +205,7 @@ func sampleInfo() exec.Info {
 		DefaultMode: "read-only", MaxMode: "workspace-write",
 		ManagedEnv: []exec.ManagedVar{{Name: "DSH_SHELL", Value: "secret-fact", Source: "built-in"}},
 		Sandbox: sandbox.Report{
-			Tier: "C", ABI: 7, Cleanup: "domain",
+			Tier: "C", ABI: 7, Cleanup: "domain", RunAs: true, Processes: "user", Memory: true,
 			ReadOnly:       sandbox.ModeReport{Enforcement: "full"},
 			WorkspaceWrite: sandbox.ModeReport{Enforcement: "partial", Gaps: []string{"metadata"}},
 		},

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"net/http"
 
 	"bashd/internal/exec"
@@ -31,6 +32,9 @@ type infoSandbox struct {
 	Tier           string   `json:"tier"`
 	ABI            int      `json:"abi"`
 	Cleanup        string   `json:"cleanup"`
+	RunAs          bool     `json:"runAs"`
+	ProcessLimit   string   `json:"processLimit"`
+	MemoryLimit    bool     `json:"memoryLimit"`
 	ReadOnly       infoMode `json:"readOnly"`
 	WorkspaceWrite infoMode `json:"workspaceWrite"`
 }
@@ -52,6 +56,9 @@ func (s *Server) info(*http.Request) (reply, error) {
 			Tier:           i.Sandbox.Tier,
 			ABI:            i.Sandbox.ABI,
 			Cleanup:        i.Sandbox.Cleanup,
+			RunAs:          i.Sandbox.RunAs,
+			ProcessLimit:   cmp.Or(i.Sandbox.Processes, sandbox.ProcessesUnlimited),
+			MemoryLimit:    i.Sandbox.Memory,
 			ReadOnly:       infoMode(i.Sandbox.ReadOnly),
 			WorkspaceWrite: infoMode(i.Sandbox.WorkspaceWrite),
 		},
@@ -82,6 +89,7 @@ type infoLimits struct {
 	CommandFileBytes   uint64 `json:"commandFileBytes,omitempty"`
 	CommandCPUSeconds  uint64 `json:"commandCpuSeconds,omitempty"`
 	CommandProcesses   uint64 `json:"commandProcesses,omitempty"`
+	CommandMemoryBytes uint64 `json:"commandMemoryBytes,omitempty"`
 }
 
 func (s *Server) encodeLimits(l exec.Limits) infoLimits {
@@ -102,5 +110,6 @@ func (s *Server) encodeLimits(l exec.Limits) infoLimits {
 		CommandFileBytes:   l.Command.FileBytes,
 		CommandCPUSeconds:  l.Command.CPUSeconds,
 		CommandProcesses:   l.Command.Processes,
+		CommandMemoryBytes: l.Command.MemoryBytes,
 	}
 }

@@ -104,7 +104,7 @@ func TestInfo(t *testing.T) {
 	got := string(newFixture(t).do(t, "GET", "/v1/info", "").body)
 	want := `{"version":"v0","modes":{"default":"read-only","max":"workspace-write"},"approvals":false,` +
 		`"managedEnv":[{"name":"DSH_SHELL","source":"built-in"}],` +
-		`"sandbox":{"tier":"C","abi":7,"cleanup":"domain","readOnly":{"enforcement":"full"},"workspaceWrite":{"enforcement":"partial","gaps":["metadata"]}},` +
+		`"sandbox":{"tier":"C","abi":7,"cleanup":"domain","runAs":true,"processLimit":"user","memoryLimit":true,"readOnly":{"enforcement":"full"},"workspaceWrite":{"enforcement":"partial","gaps":["metadata"]}},` +
 		`"limits":{"commandBytes":1048576,"bodyBytes":8388608,"defaultTimeoutMs":120000,"maxTimeoutMs":600000,"graceMs":3000,` +
 		`"defaultOutputBytes":64000,"maxStdoutBytes":8388608,"maxSpillBytes":67108864,"maxRunning":256,"maxRunningPerOwner":128,"maxTasksPerOwner":10,"retentionMs":86400000,` +
 		`"commandOpenFiles":4096,"commandFileBytes":4294967296}}` + "\n"

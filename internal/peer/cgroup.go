@@ -17,10 +17,14 @@ const maxCgroups = 4096
 // cgroups knows the control groups (v2) that a command can be in: the one that this process was started in and those below.
 // The zero value knows none, and so never serves as evidence.
 type cgroups struct {
-	id   uint64 // of this process's group
+	id   uint64 // of the group in which, or below which, all commands are
 	path string // as /proc/<pid>/cgroup shows it
 	dir  string // where it is mounted
+	self string // the path of this process's group: the same, or the leaf
 }
+
+// leaf is the group into which the daemon moves, or is put, to make groups for commands beside it (package cgroup of the sandbox).
+const leaf = "bashd-server"
 
 // ownCgroups finds this process's group, whose id the kernel told for a socket made here. Without a mounted v2
 // hierarchy it returns the zero value.
@@ -38,9 +42,17 @@ func ownCgroups(id uint64) cgroups {
 		return cgroups{}
 	}
 	for _, dir := range cgroupDirs(string(mounts), path) {
-		if inode, err := inodeOf(dir); err == nil && inode == id {
-			return cgroups{id: id, path: path, dir: dir}
+		if inode, err := inodeOf(dir); err != nil || inode != id {
+			continue
 		}
+		if filepath.Base(path) != leaf {
+			return cgroups{id: id, path: path, dir: dir, self: path}
+		}
+		above, err := inodeOf(filepath.Dir(dir))
+		if err != nil {
+			return cgroups{}
+		}
+		return cgroups{id: above, path: filepath.Dir(path), dir: filepath.Dir(dir), self: path}
 	}
 	return cgroups{}
 }
@@ -51,7 +63,7 @@ func (c cgroups) mayBeOurs(id uint64) bool {
 		return true
 	}
 	// Were this process moved, commands could be here or there.
-	if path, err := cgroupPath(os.ReadFile("/proc/self/cgroup")); err != nil || path != c.path {
+	if path, err := cgroupPath(os.ReadFile("/proc/self/cgroup")); err != nil || path != c.self {
 		return true
 	}
 	if below, err := c.contains(id); err != nil || below {

@@ -94,7 +94,8 @@ type Checker struct {
 //
 // trees returns the pids of the live runners; uids tells whether a command may run as uid. Both are called by every Check,
 // from any goroutine, and must be cheap. Commands must stay in the control group that this process is in when
-// New is called, or below it: a daemon that moves itself to a leaf group calls New first.
+// New is called, or below it; where that is a leaf named bashd-server, in the group above, or below that. A daemon that
+// moves itself does so before.
 //
 // An error means that this kernel does not tell who owns a TCP socket (no sock_diag): callers on TCP cannot be told from
 // commands then. New looks up a socket of its own to find out.

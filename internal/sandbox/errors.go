@@ -8,6 +8,9 @@ import (
 	"bashd/internal/sandbox/runner"
 )
 
+// ErrNoMemoryLimit says that memory is to be limited where that cannot be done.
+var ErrNoMemoryLimit = errors.New("memory cannot be limited here: that needs a control group of version 2 with the memory controller, delegated to this process alone")
+
 // UnavailableError says that a confined mode cannot be enforced, or that the
 // runner failed before the command ran. The command did not run.
 type UnavailableError struct {
@@ -93,6 +96,9 @@ func startFailure(mode Mode, workdir string, e *runner.StartError) error {
 func restrictReason(e *runner.StartError) string {
 	if e.Errno == syscall.E2BIG && (e.Stage == runner.StageSweeper || e.Stage == runner.StageLandlock) {
 		return "the kernel allows no further Landlock layer: bashd itself runs below too many (16 at most, of which a command needs up to three)"
+	}
+	if e.Errno == 0 {
+		return "what must be refused was not: the kernel, or a filter before it, says yes and does nothing"
 	}
 	return e.Errno.Error()
 }

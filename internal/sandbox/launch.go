@@ -66,6 +66,14 @@ func (s *Sandbox) prepare(l *launch, c Command) (*runner.Job, error) {
 		l.fds = append(l.fds, fd)
 		job.Argv[3] = loader
 	}
+	if c.program != nil {
+		job.Shell, job.Argv, job.HasScript = c.program.path, c.program.argv, true
+		fd, err := unix.FcntlInt(uintptr(c.program.fd), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			return nil, &StartError{spawnKind(err), os.NewSyscallError("fcntl", err)}
+		}
+		l.fds = append(l.fds, fd)
+	}
 	return job, nil
 }
 

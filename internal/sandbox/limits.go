@@ -48,7 +48,7 @@ func (l Limits) resolve(processes string) []runner.Limit {
 	add(unix.RLIMIT_FSIZE, l.FileBytes)
 	add(unix.RLIMIT_CPU, l.CPUSeconds)
 	switch {
-	case l.Processes == 0:
+	case l.Processes == 0, processes == ProcessesCgroup:
 	case processes == ProcessesUserNS:
 		// The user namespace is the command's own, but for the threads of its runner.
 		limits = append(limits, runner.Limit{Resource: unix.RLIMIT_NPROC, Soft: l.Processes + runnerThreads, Hard: l.Processes + runnerThreads})
@@ -68,6 +68,8 @@ func (s *Sandbox) processes() string {
 		uid = int(s.cfg.RunAs.UID)
 	}
 	switch {
+	case s.groups != nil && s.groups.Pids():
+		return ProcessesCgroup
 	case s.tier == TierNamespaces && os.Geteuid() != 0:
 		return ProcessesUserNS
 	case s.tier == TierNamespaces:
@@ -101,6 +103,9 @@ func systemThreads() uint64 {
 func (s *Sandbox) limitsOf(m Mode) []runner.Limit {
 	if s.namespaced(m) {
 		return s.cfg.Limits.resolve(s.processes())
+	}
+	if s.processes() == ProcessesCgroup {
+		return s.cfg.Limits.resolve(ProcessesCgroup)
 	}
 	return s.cfg.Limits.resolve(ProcessesUser)
 }

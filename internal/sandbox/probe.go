@@ -5,55 +5,53 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bashd/internal/sandbox/prober"
+	"bashd/internal/sandbox/runner"
 )
 
 // The probe runs one real command a mode, in a scratch directory, which tries what
-// the mode forbids and prints the names of what it could do. That is what the
-// report rests on: not versions, not sysctls.
+// the mode forbids; then the objects are looked at. That is what the report rests on: not versions, not sysctls.
 
 // probeTimeout bounds the probe of one mode.
-const probeTimeout = 10 * time.Second
+const probeTimeout = 20 * time.Second
 
-// probeScript gets the scratch directory as $P; out/ in it is forbidden, ws/ is the
-// root. Each effect is tried in a subshell of its own.
-const probeScript = `
-try() { name=$1; shift; if ("$@") 2>/dev/null; then echo "$name"; fi; }
-write() { echo x >>"$P/out/file"; }
-create() { : >"$P/out/new"; }
-rename() { mv "$P/out/moved" "$P/ws/moved"; }
-unlink() { rm "$P/out/victim"; }
-mkdir_() { mkdir "$P/out/dir"; }
-symlink() { ln -s x "$P/out/link"; }
-hardlink() { ln "$P/out/file" "$P/ws/hard"; }
-metadata() { chmod 0601 "$P/out/file"; }
-timestamps() { touch -d 2001-01-01 "$P/out/file"; }
-hidden() { read -r x <"$P/hidden/file"; }
-signals() { kill -0 "$PID"; }
-workspace() { : >"$P/ws/ok"; }
-temp() { : >"$TMPDIR/ok"; }
-null() { : >/dev/null; }
-for f in write create rename unlink symlink hardlink metadata timestamps hidden signals workspace temp null; do try $f $f; done
-try mkdir mkdir_
-echo done
-`
+// mustRefuse are the classes of effects without whose refusal a mode is not offered at all.
+var mustRefuse = []prober.Class{prober.ClassWrite, prober.ClassHidden, prober.ClassDevices, prober.ClassInherited, prober.ClassSecrets}
 
-// mustRefuse are effects without whose refusal a mode is not offered at all.
-var mustRefuse = []string{"write", "create", "rename", "unlink", "mkdir", "symlink", "hardlink", "hidden"}
+// gapOf names the gap that an effect of the other classes is.
+var gapOf = map[prober.Class]string{
+	prober.ClassTruncate:        GapTruncate,
+	prober.ClassMetadata:        GapMetadata,
+	prober.ClassTimestamps:      GapTimestamps,
+	prober.ClassDeviceIoctl:     GapDeviceIoctl,
+	prober.ClassPrivilege:       GapSystemCalls,
+	prober.ClassHiddenNames:     GapHiddenNames,
+	prober.ClassHiddenSockets:   GapHiddenSockets,
+	prober.ClassCommandLines:    GapCommandLines,
+	prober.ClassSignals:         GapSignals,
+	prober.ClassScheduling:      GapScheduling,
+	prober.ClassAbstractSockets: GapAbstractSockets,
+}
 
-// probe finds out what both confined modes really forbid.
+// aboutFiles are the gaps with which a mode is not fully enforced. The others are about what a command sees of others, and
+// does to them, whatever it may write.
+var aboutFiles = []string{GapTruncate, GapMetadata, GapTimestamps, GapDeviceIoctl, GapSystemCalls}
+
+// probe finds out what both confined modes really forbid in the tier in use.
 func (s *Sandbox) probe(ctx context.Context) Report {
-	r := Report{Tier: s.tier, ABI: s.abi, Cleanup: CleanupSubreaper, RunAs: s.cfg.RunAs != nil, Processes: s.processes()}
+	r := Report{Tier: s.tier, ABI: s.abi, Cleanup: CleanupSubreaper, RunAs: s.cfg.RunAs != nil, Processes: s.processes(), Memory: s.groups != nil && s.groups.Memory()}
 	if s.tier == TierLandlock && s.abi < 3 {
 		r.Tier = TierOld
 	}
 	switch {
 	case s.tier == TierNamespaces:
 		r.Cleanup = CleanupNamespace
-	case scopesBy(s.abi) != 0:
+	case s.domain != nil:
 		r.Cleanup = CleanupDomain
 	}
 	r.ReadOnly = s.probeMode(ctx, ReadOnly)
@@ -65,126 +63,129 @@ func (s *Sandbox) probe(ctx context.Context) Report {
 }
 
 func (s *Sandbox) probeMode(ctx context.Context, mode Mode) ModeReport {
-	did, err := s.tryEffects(ctx, mode)
+	results, err := s.tryEffects(ctx, mode)
 	if err != nil {
 		return ModeReport{Unavailable: fmt.Sprintf("the probe of %s failed: %v", mode, err)}
 	}
-	for _, effect := range mustRefuse {
-		if slices.Contains(did, effect) {
-			return ModeReport{Unavailable: fmt.Sprintf("the probe of %s could %s outside", mode, effect)}
+	s.effects[mode] = results
+	gaps := map[string]bool{}
+	for _, r := range results {
+		switch class := r.Effect.Class; {
+		case class == prober.ClassWorks && !r.Did && r.Skipped == "":
+			return ModeReport{Unavailable: fmt.Sprintf("the probe of %s: what commands need does not work: %s (%v)", mode, r.Effect.Text, r.Errno)}
+		case class == prober.ClassWorks || !r.Did:
+		case slices.Contains(mustRefuse, class):
+			return ModeReport{Unavailable: fmt.Sprintf("the probe of %s did what must be refused: %s", mode, r.Effect.Text)}
+		case gapOf[class] != "":
+			gaps[gapOf[class]] = true
 		}
 	}
-	for _, effect := range []string{"temp", "null"} {
-		if !slices.Contains(did, effect) {
-			return ModeReport{Unavailable: fmt.Sprintf("the probe of %s could not write to its %s", mode, effect)}
+	return s.reportOf(gaps)
+}
+
+// reportOf adds to what the probe found the gaps that follow from how things are done.
+func (s *Sandbox) reportOf(gaps map[string]bool) ModeReport {
+	switch s.processes() {
+	case ProcessesUser, ProcessesUnlimited:
+		gaps[GapProcessLimit] = true
+	}
+	if s.tier != TierNamespaces && s.domain == nil {
+		gaps[GapCleanup] = true
+	}
+	r := ModeReport{Enforcement: Full, Gaps: []string{}}
+	for g := range gaps {
+		r.Gaps = append(r.Gaps, g)
+		if slices.Contains(aboutFiles, g) {
+			r.Enforcement = Partial
 		}
 	}
-	if could := slices.Contains(did, "workspace"); could != (mode == WorkspaceWrite) {
-		return ModeReport{Unavailable: fmt.Sprintf("the probe of %s: writing to the workspace gave %v", mode, could)}
-	}
-	gaps := s.gaps(did)
-	return ModeReport{Enforcement: enforcement(gaps), Gaps: gaps}
+	slices.Sort(r.Gaps)
+	return r
 }
 
-func enforcement(gaps []string) Enforcement {
-	if len(gaps) == 0 {
-		return Full
-	}
-	return Partial
-}
-
-// gaps lists what is missing: what the probe could do, and what by
-// construction no rule of this version speaks of.
-func (s *Sandbox) gaps(did []string) []string {
-	gaps := []string{GapCommandLines, GapHiddenNames, GapHiddenSockets, GapProcessLimit}
-	if s.filter == nil {
-		gaps = append(gaps, GapScheduling)
-	}
-	for _, effect := range []string{GapMetadata, GapTimestamps, GapSignals} {
-		if slices.Contains(did, effect) {
-			gaps = append(gaps, effect)
-		}
-	}
-	if s.abi < 3 {
-		gaps = append(gaps, GapTruncate) // no program that is sure to be there calls truncate(2)
-	}
-	if s.abi < 5 {
-		gaps = append(gaps, GapDeviceIoctl)
-	}
-	if s.abi < 6 {
-		gaps = append(gaps, GapAbstractSockets, GapCleanup)
-	}
-	slices.Sort(gaps)
-	return gaps
-}
-
-// tryEffects runs the probe command and returns the names that it printed.
-func (s *Sandbox) tryEffects(ctx context.Context, mode Mode) ([]string, error) {
-	dir, err := makeScratch(s.cfg.Scratch)
+// tryEffects runs the prober under a mode and returns what became of each effect.
+func (s *Sandbox) tryEffects(ctx context.Context, mode Mode) (_ []prober.Result, err error) {
+	dir, err := os.MkdirTemp(s.cfg.Scratch, "probe-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	if c := s.cfg.RunAs; c != nil {
-		for _, d := range []string{"out", "ws", "tmp"} {
-			if err := os.Chown(filepath.Join(dir, d), int(c.UID), int(c.GID)); err != nil {
-				return nil, err
-			}
-		}
-		_ = os.Chmod(dir, 0o711)
-	}
-	// The scratch directory lies in a hidden one; out/ has to be readable for
-	// its refusals to be about writing.
-	readable := []string{filepath.Join(dir, "tmp"), filepath.Join(dir, "out")}
-	policy, err := s.Policy(mode, filepath.Join(dir, "ws"), readable[0], readable)
+	own := s.credentials()
+	scene, err := prober.Prepare(canonical(dir), prober.OwnIDs{UID: own.UID, GID: own.GID})
 	if err != nil {
 		return nil, err
 	}
-	temp := readable[0]
+	defer func() {
+		if closeErr := scene.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	scene.Workspace = mode == WorkspaceWrite
+	temp := scene.OwnTemp()
 	if s.PrivateTemp(mode) {
-		temp = "/tmp"
+		scene.Temp = "/tmp"
 	}
+	// The scene lies in a hidden directory; what is outside has to be readable for its refusals to be about writing.
+	policy, err := s.Policy(mode, scene.Root(), temp, []string{temp, scene.Outside()})
+	if err != nil {
+		return nil, err
+	}
+	policy.hidden = append(slices.Clone(policy.hidden), scene.Hidden())
+	self, err := s.ownProgram()
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(self)
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	p, err := s.start(ctx, Command{
-		Policy: policy, Script: probeScript, Workdir: "/", MergeStderr: true,
-		Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "P=" + dir, "TMPDIR=" + temp, fmt.Sprintf("PID=%d", os.Getpid())},
+	out, err := s.collect(ctx, Command{
+		Policy: policy, Workdir: "/", Env: scene.Env(),
+		program: &program{fmt.Sprint("/proc/self/fd/", runner.ScriptFD), scene.Args(), self},
 	})
 	if err != nil {
 		return nil, err
 	}
-	defer p.Stdout.Close()
-	stop := context.AfterFunc(ctx, p.Kill)
-	defer stop()
-	out, err := io.ReadAll(io.LimitReader(p.Stdout, 4096))
-	p.Kill()
-	<-p.Gone()
+	return scene.Judge(out)
+}
+
+// collect runs a command that serves the probe, and returns what it printed.
+func (s *Sandbox) collect(ctx context.Context, c Command) ([]byte, error) {
+	p, err := s.start(ctx, "", c)
 	if err != nil {
 		return nil, err
 	}
-	did := strings.Fields(string(out))
-	if !slices.Contains(did, "done") {
-		return nil, fmt.Errorf("it ended early, after %q", did)
-	}
-	return did, nil
+	defer p.Stdout.Close()
+	defer p.Stderr.Close()
+	stop := context.AfterFunc(ctx, p.Kill)
+	defer stop()
+	go func() { _, _ = io.Copy(io.Discard, p.Stderr) }()
+	out, err := io.ReadAll(io.LimitReader(p.Stdout, prober.MaxOutput))
+	p.Kill()
+	<-p.Gone()
+	return out, err
 }
 
-// makeScratch lays out the directory that probeScript expects.
-func makeScratch(parent string) (string, error) {
-	dir, err := os.MkdirTemp(parent, "probe-")
+// ownProgram returns a descriptor of the running binary that the commands' user may execute.
+func (s *Sandbox) ownProgram() (int, error) {
+	const self = "/proc/self/exe"
+	st, err := os.Stat(self)
 	if err != nil {
-		return "", err
+		return -1, err
 	}
-	dir = canonical(dir)
-	for _, d := range []string{"out", "ws", "tmp", "hidden"} {
-		if err := os.Mkdir(filepath.Join(dir, d), 0o700); err != nil {
-			return dir, err
-		}
+	if s.cfg.RunAs == nil || st.Mode().Perm()&0o005 == 0o005 {
+		fd, err := unix.Open(self, unix.O_PATH|unix.O_CLOEXEC, 0)
+		return fd, os.NewSyscallError("open", err)
 	}
-	for _, f := range []string{"out/file", "out/moved", "out/victim", "hidden/file"} {
-		if err := os.WriteFile(filepath.Join(dir, f), []byte("content\n"), 0o600); err != nil {
-			return dir, err
-		}
+	content, err := os.ReadFile(self)
+	if err != nil {
+		return -1, err
 	}
-	return dir, nil
+	return memfile("bashd", content)
+}
+
+// program is what is executed instead of the shell: a file by its descriptor.
+type program struct {
+	path string
+	argv []string
+	fd   int
 }

@@ -86,6 +86,11 @@ func (p *Process) Kill() {
 	if !p.over && !p.killed {
 		p.killed = true
 		p.h.order(runner.OrderKill)
+		if p.h.mode == FullAccess && p.h.group != nil {
+			// Faster than the runner can be who has no other means than to look for them; who has left the group is
+			// his all the same.
+			_ = p.h.group.Kill()
+		}
 	}
 }
 

@@ -1,6 +1,11 @@
 package sandbox
 
-import "bashd/internal/sandbox/runner"
+import (
+	"strconv"
+
+	"bashd/internal/sandbox/cgroup"
+	"bashd/internal/sandbox/runner"
+)
 
 // Niceness and OOM score of commands, such that the daemon outlives them.
 const (
@@ -31,6 +36,24 @@ func (s *Sandbox) profileOf(m Mode) profile {
 	case m.Confined() && s.domain != nil:
 		setup.Sweeper, p.ruleset = true, s.domain.fd
 	}
+	if s.grouped(m) {
+		setup.Group, p.group = true, s.newGroup
+	}
 	p.setup = setup.Append(nil)
 	return p
+}
+
+// grouped reports that commands of that mode have a control group: where one limits them, and where one is the only
+// fast way to kill them.
+func (s *Sandbox) grouped(m Mode) bool {
+	l := s.cfg.Limits
+	return s.groups != nil && (m == FullAccess || l.MemoryBytes > 0 || l.Processes > 0 && s.groups.Pids())
+}
+
+func (s *Sandbox) newGroup() (*cgroup.Group, error) {
+	l := cgroup.Limits{MemoryBytes: s.cfg.Limits.MemoryBytes}
+	if s.groups.Pids() {
+		l.Processes = s.cfg.Limits.Processes
+	}
+	return s.groups.New("runner-"+strconv.FormatUint(s.groupCount.Add(1), 10), l)
 }

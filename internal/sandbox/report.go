@@ -59,6 +59,7 @@ const (
 	GapProcessLimit    = "process-limit"    // the limit on processes is approximate, and none for uid 0
 	GapScheduling      = "scheduling"       // priorities and limits of others' processes can be changed where the uid allows
 	GapSignals         = "signals"          // processes outside can be signalled where the uid allows
+	GapSystemCalls     = "system-calls"     // calls that no command has a business with are not refused
 	GapTimestamps      = "timestamps"       // times of files outside can be changed where permissions allow
 	GapTruncate        = "truncate"         // files outside can be truncated where permissions allow
 )

@@ -9,10 +9,13 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"bashd/internal/sandbox/cgroup"
+	"bashd/internal/sandbox/prober"
 	"bashd/internal/sandbox/runner"
 )
 
@@ -26,24 +29,28 @@ type Config struct {
 	Limits    Limits
 	RunAs     *Credential // whom commands run as; nil: as the daemon. Only for a daemon that is root
 	TempBytes uint64      // size of a command's /tmp and /dev/shm together where they are private; 0: see defaultTemp
+	Groups    bool        // use control groups where this process may make some. It may move into a leaf of its own then, so this is for a process without children
 	Tier      string      // only this tier; empty: the strongest that this host allows. Anything but empty is for tests
 	Logger    *slog.Logger
 }
 
 // Sandbox starts confined commands. Safe for concurrent use.
 type Sandbox struct {
-	cfg      Config
-	abi      int
-	report   Report
-	tier     string          // the one in use, or being probed
-	layers   readLayers      // of tiers without namespaces
-	filter   map[bool]string // the system call filters, by whether metadata may be changed; none where this host has none
-	domain   *ruleset        // the sweeper's; nil where trees are killed without one
-	profiles map[Mode]profile
-	family   family
-	pool     *pool
-	reaper   *reaper
-	closed   sync.Once
+	cfg        Config
+	abi        int
+	report     Report
+	tier       string          // the one in use, or being probed
+	layers     readLayers      // of tiers without namespaces
+	filter     map[bool]string // the system call filters, by whether metadata may be changed; none where this host has none
+	domain     *ruleset        // the sweeper's; nil where trees are killed without one
+	profiles   map[Mode]profile
+	effects    map[Mode][]prober.Result
+	groups     *cgroup.Tree // nil: no control groups
+	groupCount atomic.Uint64
+	family     family
+	pool       *pool
+	reaper     *reaper
+	closed     sync.Once
 }
 
 // startTimeout bounds how long a runner may take to start a command, so that a
@@ -57,7 +64,7 @@ func New(ctx context.Context, cfg Config) (*Sandbox, error) {
 }
 
 // newSandbox is New with a kernel whose Landlock is what abi says.
-func newSandbox(ctx context.Context, cfg Config, landlock func() (int, error)) (*Sandbox, error) {
+func newSandbox(ctx context.Context, cfg Config, landlock func() (int, error)) (_ *Sandbox, err error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -71,22 +78,33 @@ func newSandbox(ctx context.Context, cfg Config, landlock func() (int, error)) (
 	for _, h := range cfg.Hidden {
 		hidden = append(hidden, canonical(h))
 	}
-	cfg.Hidden = hidden
+	slices.Sort(hidden) // a directory before what lies in it, which is hidden with it
+	cfg.Hidden = slices.Compact(hidden)
 	if cfg.TempBytes == 0 {
 		cfg.TempBytes = defaultTemp()
 	}
 	s := &Sandbox{cfg: cfg}
+	if cfg.Groups {
+		if s.groups, err = cgroup.Open(cfg.Logger); err != nil {
+			cfg.Logger.Info("no control groups", "reason", err)
+		}
+	}
+	if cfg.Limits.MemoryBytes > 0 && (s.groups == nil || !s.groups.Memory()) {
+		return nil, errors.Join(ErrNoMemoryLimit, err)
+	}
 	s.family.profile = func(m Mode) profile { return s.profiles[m] }
 	s.use(TierNone)
+	s.effects = map[Mode][]prober.Result{}
+	s.pool = newPool(&s.family, cfg.Warm, cfg.Logger)
+	s.report = s.choose(ctx, landlock)
 	if cfg.Subreaper {
 		r, err := newReaper(&s.family, cfg.Logger)
 		if err != nil {
+			s.Close()
 			return nil, err
 		}
 		s.reaper = r
 	}
-	s.pool = newPool(&s.family, cfg.Warm, cfg.Logger)
-	s.report = s.choose(ctx, landlock)
 	if s.report.Tier != TierNone {
 		s.pool.want(ReadOnly)
 	}
@@ -143,6 +161,9 @@ func (s *Sandbox) Limits() Limits { return s.cfg.Limits }
 // Report tells what is enforced on this host.
 func (s *Sandbox) Report() Report { return s.report }
 
+// Effects tells what the probe tried under a confined mode and what became of it; nil where it did not come to its end.
+func (s *Sandbox) Effects(m Mode) []prober.Result { return slices.Clone(s.effects[m]) }
+
 // Trees lists the pids of the runners; every process of a command is below one of them.
 func (s *Sandbox) Trees() []int { return s.family.pids() }
 
@@ -154,6 +175,11 @@ func (s *Sandbox) Close() {
 		s.family.wg.Wait()
 		s.layers.close()
 		s.domain.close()
+		if s.groups != nil {
+			if err := s.groups.Close(); err != nil {
+				s.cfg.Logger.Warn("a control group is left behind", "error", err)
+			}
+		}
 		if s.reaper != nil {
 			s.reaper.close()
 		}
@@ -200,6 +226,8 @@ type Command struct {
 	Env         []string // NAME=value, complete
 	WantStdin   bool     // else the command reads /dev/null
 	MergeStderr bool     // both streams through one pipe
+
+	program *program // instead of Script; of the probe only
 }
 
 // Start starts c and returns when its program was executed. Errors:
@@ -209,11 +237,12 @@ func (s *Sandbox) Start(ctx context.Context, c Command) (*Process, error) {
 		return nil, &UnavailableError{"probe", reason}
 	}
 	s.pool.want(c.Policy.mode)
-	return s.start(ctx, c)
+	return s.start(ctx, s.sort(c.Policy), c)
 }
 
-// start is Start without a look at the report, which the probe is still making.
-func (s *Sandbox) start(ctx context.Context, c Command) (*Process, error) {
+// start is Start without a look at the report, which the probe is still making. sort names the commands whose runner may
+// serve this one; empty: none.
+func (s *Sandbox) start(ctx context.Context, sort string, c Command) (*Process, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -223,7 +252,7 @@ func (s *Sandbox) start(ctx context.Context, c Command) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := s.engage(c.Policy.mode, s.sort(c.Policy), job, l.fds)
+	h, err := s.engage(c.Policy.mode, sort, job, l.fds)
 	if err != nil {
 		if failed, ok := errors.AsType[*runner.StartError](err); ok {
 			return nil, startFailure(c.Policy.mode, c.Workdir, failed)

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bashd/internal/sandbox/cgroup"
 	"bashd/internal/sandbox/runner"
 )
 
@@ -23,14 +24,16 @@ type handle struct {
 	jobs   uint32 // how many it was given
 	served string // whom it has worked for; empty: nobody yet
 	mode   Mode
-	mounts uint64 // which state of the host's mounts it knows; see pool
+	group  *cgroup.Group // of its commands; nil: none
+	mounts uint64        // which state of the host's mounts it knows; see pool
 }
 
 // profile is what the commands of one mode have in common.
 type profile struct {
 	namespaced bool // their runners are started in mount, pid and IPC namespaces of their own
 	setup      []byte
-	ruleset    int // the sweeper's, -1: none
+	ruleset    int                           // the sweeper's, -1: none
+	group      func() (*cgroup.Group, error) // makes a control group for the commands of one runner; nil: they have none
 }
 
 // family knows the runner processes of this daemon. Starting and listing exclude
@@ -46,8 +49,18 @@ type family struct {
 // spawn starts a runner for commands of that mode, which waits for one when spawn returns.
 func (f *family) spawn(m Mode) (*handle, error) {
 	p := f.profile(m)
-	h, err := f.launch(p.namespaced)
+	var group *cgroup.Group
+	if p.group != nil {
+		var err error
+		if group, err = p.group(); err != nil {
+			return nil, err
+		}
+	}
+	h, err := f.launch(p.namespaced, group)
 	if err != nil {
+		if group != nil {
+			_ = group.Remove()
+		}
 		return nil, err
 	}
 	h.mode = m
@@ -64,6 +77,9 @@ func (h *handle) prepare(p profile) error {
 	if p.ruleset >= 0 {
 		fds = append(fds, p.ruleset)
 	}
+	if h.group != nil {
+		fds = append(fds, h.group.FD())
+	}
 	if err := h.send(runner.MessageSetup, p.setup, fds); err != nil {
 		return err
 	}
@@ -79,7 +95,7 @@ func (h *handle) prepare(p profile) error {
 	return nil
 }
 
-func (f *family) launch(namespaced bool) (_ *handle, err error) {
+func (f *family) launch(namespaced bool, group *cgroup.Group) (_ *handle, err error) {
 	var undo closers
 	defer undo.close()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -87,7 +103,7 @@ func (f *family) launch(namespaced bool) (_ *handle, err error) {
 		return nil, os.NewSyscallError("socketpair", err)
 	}
 	theirs := undo.add(os.NewFile(uintptr(pair[1]), "runner"))
-	h := &handle{conn: ourEnd(pair[0], "runner"), done: make(chan struct{})}
+	h := &handle{conn: ourEnd(pair[0], "runner"), done: make(chan struct{}), group: group}
 	defer func() {
 		if err != nil {
 			h.dismiss()
@@ -185,6 +201,10 @@ func (f *family) await(h *handle) {
 	delete(f.members, h.proc.Pid)
 	f.mu.Unlock()
 	close(h.done)
+	if h.group != nil {
+		// What it cannot remove, for something in an uninterruptible wait, the tree's end or the next start does.
+		_ = h.group.Remove()
+	}
 }
 
 // pids lists the runners that live.

@@ -63,8 +63,9 @@ type childState struct {
 	late    *list
 	status  uintptr // write end of the pipe of reports
 	socket  uintptr
-	orders  uintptr // the sweeper's read end of the pipe that the runner commands it by
-	runner  uintptr // the runner's pid
+	orders  uintptr   // the sweeper's read end of the pipe that the runner commands it by
+	runner  uintptr   // the runner's pid
+	group   cloneArgs // cgroup 0: the command is started in none
 	rep     report
 	order   byte
 	keep    []any // what the early lists point at
@@ -72,6 +73,32 @@ type childState struct {
 	msg     syscall.Msghdr
 	iov     syscall.Iovec
 	control [16 + 4*maxChildFDs]byte
+}
+
+// cloneArgs is the kernel's struct clone_args.
+type cloneArgs struct {
+	flags, pidfd, childTid, parentTid, exitSignal, stack, stackSize, tls, setTid, setTidSize, cgroup uint64
+}
+
+const (
+	sysClone3       = 435
+	cloneIntoCgroup = 0x200000000
+)
+
+// cloneCommand clones the process that will become the command, into its control group if it has one.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func cloneCommand(flags uintptr) (pid uintptr, errno syscall.Errno) {
+	if child.group.cgroup == 0 {
+		pid, _, errno = syscall.RawSyscall6(syscall.SYS_CLONE, flags, 0, 0, 0, 0, 0)
+		return pid, errno
+	}
+	child.group.flags = cloneIntoCgroup | uint64(flags&^0xff)
+	child.group.exitSignal = uint64(flags & 0xff)
+	pid, _, errno = syscall.RawSyscall(sysClone3, uintptr(unsafe.Pointer(&child.group)), unsafe.Sizeof(child.group), 0)
+	return pid, errno
 }
 
 // pin keeps p alive for as long as the early lists and returns its address.
@@ -89,11 +116,12 @@ func pin[T any](p *T) uintptr {
 //go:nocheckptr
 //go:noinline
 func spawn(sweeper bool) (pid uintptr, errno syscall.Errno) {
-	var flags uintptr = uintptr(syscall.SIGCHLD)
 	if sweeper {
-		flags = 0 // exit signal 0: wait4(-1) does not see it
+		// Exit signal 0: wait4(-1) does not see it.
+		pid, _, errno = syscall.RawSyscall6(syscall.SYS_CLONE, 0, 0, 0, 0, 0, 0)
+	} else {
+		pid, errno = cloneCommand(uintptr(syscall.SIGCHLD))
 	}
-	pid, _, errno = syscall.RawSyscall6(syscall.SYS_CLONE, flags, 0, 0, 0, 0, 0)
 	if errno != 0 || pid != 0 {
 		return pid, errno
 	}
@@ -118,13 +146,28 @@ func keepOnly() {
 	if e == 0 {
 		_, _, e = syscall.RawSyscall(syscall.SYS_DUP3, child.status, childStatus, syscall.O_CLOEXEC)
 	}
-	if e == 0 {
-		_, _, e = syscall.RawSyscall(sysCloseRange, childFirst, ^uintptr(0)>>32, 0)
-	}
-	if e != 0 && e != syscall.ENOSYS { // a kernel before 5.9 confines nothing, and what is CLOEXEC goes with execve
+	if e != 0 {
 		fail(StageDescriptors, e)
 	}
 	child.status = childStatus
+	closeFrom(childFirst)
+}
+
+// maxRunnerFDs is more descriptors than a runner ever has.
+const maxRunnerFDs = 1024
+
+// closeFrom closes all descriptors from first on.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func closeFrom(first uintptr) {
+	if _, _, e := syscall.RawSyscall(sysCloseRange, first, ^uintptr(0)>>32, 0); e == 0 {
+		return
+	}
+	for fd := first; fd < maxRunnerFDs; fd++ { // a kernel before 5.9, or a filter that does not know the call
+		syscall.RawSyscall(syscall.SYS_CLOSE, fd, 0, 0)
+	}
 }
 
 // await waits for the word to go on, which comes with the descriptors that the rest of the list names. The end of the
@@ -187,7 +230,7 @@ func becomeSweeper() {
 	carryOut(&child.sweeper)
 	// CLONE_PARENT makes the command the runner's child; execve gives it SIGCHLD
 	// as its exit signal, so that from then on wait4(-1) sees it.
-	pid, _, e := syscall.RawSyscall6(syscall.SYS_CLONE, syscall.CLONE_PARENT, 0, 0, 0, 0, 0)
+	pid, e := cloneCommand(syscall.CLONE_PARENT)
 	if e != 0 {
 		fail(StageClone, e)
 	}
@@ -199,7 +242,7 @@ func becomeSweeper() {
 	// Nothing else may stay open here: not the command's pipes, whose end the
 	// daemon waits for, and not the runner's socket, whose end is the lifeline.
 	syscall.RawSyscall(syscall.SYS_DUP3, child.orders, 0, 0)
-	syscall.RawSyscall(sysCloseRange, 1, ^uintptr(0)>>32, 0)
+	closeFrom(1)
 	serveOrders()
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // obey carries out the daemon's orders. End of file means that the daemon is gone:
-// then everything is killed, and the process ends when nothing is left.
+// then everything is killed, and the process ends when nothing is left, or when it hangs in the start of a command.
 func (r *runner) obey() {
 	var order [OrderSize]byte
 	for {
@@ -21,9 +21,9 @@ func (r *runner) obey() {
 		}
 		// The pipe takes and gives an order as a whole, since it is short.
 		if err != nil || n != OrderSize {
+			time.AfterFunc(orphanPatience, r.leaveIdle)
 			r.forRunning(func() { r.sweeping.Store(true) })
 			r.killAll()
-			return
 		}
 		r.mu.Lock()
 		sequence := r.sequence
@@ -44,6 +44,19 @@ func (r *runner) obey() {
 			}
 		}
 	}
+}
+
+// orphanPatience is how long a runner may take to notice by itself that its daemon is gone, when no command runs.
+const orphanPatience = 500 * time.Millisecond
+
+// leaveIdle ends the process unless a command runs. Who waits to become one sees that.
+func (r *runner) leaveIdle() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.running {
+		syscall.Exit(0)
+	}
+	time.AfterFunc(orphanPatience, r.leaveIdle)
 }
 
 // forRunning does something about the command, if one still runs.

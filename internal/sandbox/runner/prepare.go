@@ -19,8 +19,8 @@ type capHeader [2]uint32
 func prepareSweeper(ruleset int) {
 	l := &child.sweeper
 	l.n = 0
-	l.add(StageSweeper, syscall.SYS_PRCTL, prSetNoNewPrivs, 1)
-	l.add(StageSweeper, sysLandlockRestrictSelf, uintptr(ruleset), 0)
+	l.add(StageNoNewPrivs, syscall.SYS_PRCTL, prSetNoNewPrivs, 1)
+	l.add(StageLandlock, sysLandlockRestrictSelf, uintptr(ruleset), 0)
 	l.add(StageSweeper, syscall.SYS_KILL, child.runner, 0).want = syscall.EPERM
 }
 
@@ -70,12 +70,15 @@ func prepareBounding(l *list) {
 	}
 }
 
-// prepareUser makes the command another user, who is never root.
+// prepareUser makes the command another user, who is never root, and sees that there is no way back: there are containers that
+// say yes to these calls and do nothing.
 func prepareUser(l *list, s *Setup) {
 	uid, gid := uintptr(s.UID), uintptr(s.GID)
 	l.add(StageUser, syscall.SYS_SETGROUPS, 0, 0)
 	l.add(StageUser, syscall.SYS_SETRESGID, gid, gid, gid)
 	l.add(StageUser, syscall.SYS_SETRESUID, uid, uid, uid)
+	l.add(StageUser, syscall.SYS_SETRESUID, 0, 0, 0).want = syscall.EPERM
+	l.add(StageUser, syscall.SYS_SETRESGID, 0, 0, 0).want = syscall.EPERM
 }
 
 // prepareCapabilities leaves the command none of the capabilities that are held.

@@ -20,6 +20,7 @@ const (
 type message struct {
 	setup   *Setup
 	sweeper int // -1: none
+	group   int // -1: none
 	job     *Job
 	fds     fds
 }
@@ -57,12 +58,22 @@ func receive(hasWorld bool) (m message, ok bool) {
 
 func setupOf(content []byte, got []int) (m message) {
 	s, err := ParseSetup(content)
-	if err != nil || (len(got) == 1) != s.Sweeper {
+	if err != nil {
 		return m
 	}
-	m = message{setup: s, sweeper: -1}
-	if s.Sweeper {
-		m.sweeper = got[0]
+	m = message{setup: s, sweeper: -1, group: -1}
+	for _, want := range []struct {
+		is bool
+		fd *int
+	}{{s.Sweeper, &m.sweeper}, {s.Group, &m.group}} {
+		if want.is && len(got) > 0 {
+			*want.fd, got = got[0], got[1:]
+		} else if want.is {
+			return message{}
+		}
+	}
+	if len(got) > 0 {
+		return message{}
 	}
 	return m
 }

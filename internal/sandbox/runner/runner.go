@@ -24,6 +24,7 @@ func init() {
 type runner struct {
 	setup   *Setup
 	ruleset int     // the sweeper's, -1: none
+	group   int     // control group of the commands, -1: none
 	world   *world  // nil: this runner has no namespaces of its own
 	region  *region // shared with the process that waits
 	oom     int     // descriptor of the process's OOM score, -1: none
@@ -50,7 +51,7 @@ func run() {
 	runtime.LockOSThread()
 	// Losing this would let orphans fall to the daemon instead, which kills them.
 	_ = prctl(prSetChildSubreaper, 1)
-	r := &runner{toX: -1, gate: -1, status: -1, ruleset: -1}
+	r := &runner{toX: -1, gate: -1, status: -1, ruleset: -1, group: -1}
 	r.oom, r.ownOOM = openOOMScore(atFDCWD, "/proc/self/oom_score_adj")
 	_ = prctl(prSetDumpable, 0)
 	syscall.CloseOnExec(SocketFD)
@@ -63,8 +64,9 @@ func run() {
 		r.fail(err)
 		return
 	}
+	go r.obey()
 	for again := true; again; {
-		if err := r.prefork(); err != nil {
+		if err := r.prepare(); err != nil {
 			r.fail(err)
 			break
 		}
@@ -80,7 +82,7 @@ func (r *runner) setUp(m message) (failed *StartError) {
 	if m.setup == nil {
 		return &StartError{StageJob, syscall.EINVAL}
 	}
-	r.setup, r.ruleset = m.setup, m.sweeper
+	r.setup, r.ruleset, r.group = m.setup, m.sweeper, m.group
 	var err error
 	if r.region, err = newRegion(); err != nil {
 		return stageError(StageClone, err)
@@ -106,7 +108,6 @@ func (r *runner) serve(job *Job, f fds) (again bool) {
 		return false
 	}
 	r.mu.Lock()
-	first := r.sequence == 0
 	r.sequence, r.usage = job.Sequence, usage{}
 	r.mu.Unlock()
 	err := r.enter(job, &f)
@@ -123,9 +124,6 @@ func (r *runner) serve(job *Job, f fds) (again bool) {
 	r.mu.Unlock()
 	r.send(Record{Kind: KindExec})
 	r.region.clear()
-	if first {
-		go r.obey()
-	}
 	return r.wait()
 }
 
@@ -156,6 +154,16 @@ func (r *runner) send(rec Record) {
 	send(SocketFD, rec.Append(buf[:0]))
 }
 
+// prepare does what can be done for the next command while nobody waits for it.
+func (r *runner) prepare() *StartError {
+	if r.world != nil {
+		if err := r.world.makeTemp(); err != nil {
+			return stageError(StageTemp, err)
+		}
+	}
+	return r.prefork()
+}
+
 // prefork clones the process that will become the next command, as far as it does not matter which, while nobody waits for it.
 func (r *runner) prefork() *StartError {
 	var status, orders, gate [2]int
@@ -184,6 +192,10 @@ func (r *runner) prefork() *StartError {
 	}
 	prepareEarly(r.setup)
 	child.late = r.region.late()
+	child.group = cloneArgs{}
+	if r.group >= 0 {
+		child.group = cloneArgs{cgroup: uint64(r.group)}
+	}
 	child.iov = syscall.Iovec{Base: &child.order, Len: 1}
 	child.msg = syscall.Msghdr{Iov: &child.iov, Iovlen: 1, Control: &child.control[0], Controllen: uint64(len(child.control))}
 	writeOOMScore(r.oom, r.setup.OOMScore) // the command inherits it

@@ -23,9 +23,6 @@ type private struct {
 
 // enter prepares the world for a command.
 func (w *world) enter(j *Job, f *fds) *StartError {
-	if err := w.makeTemp(); err != nil {
-		return stageError(StageTemp, err)
-	}
 	for _, p := range w.scene.private {
 		if err := allow(f.rulesets, p.dir, j.TempRights); err != nil {
 			return stageError(StageLandlock, err)
@@ -60,7 +57,7 @@ func (w *world) enter(j *Job, f *fds) *StartError {
 	return nil
 }
 
-// makeTemp makes the private /tmp and /dev/shm, which share one size.
+// makeTemp makes the private /tmp and /dev/shm of the next command, which share one size.
 func (w *world) makeTemp() error {
 	area, err := newMount("tmpfs", mountNoSuid|mountNoDev, option{"size", w.temp}, option{"nr_inodes", "1m"}, option{"mode", "0755"})
 	if err != nil {

@@ -3,7 +3,8 @@ package runner
 import "encoding/binary"
 
 // Setup tells a runner, once and before its first Job, what all its commands have in common. The runner answers with
-// KindReady or KindFailed. The memfd that holds the encoded Setup is followed by the sweeper's Landlock ruleset, if Sweeper.
+// KindReady or KindFailed. The memfd that holds the encoded Setup is followed by the sweeper's Landlock ruleset, if Sweeper, and by
+// the directory of a control group (version 2), if Group.
 type Setup struct {
 	Nice      int    // niceness, 0: the runner's own
 	OOMScore  int    // oom_score_adj
@@ -13,6 +14,7 @@ type Setup struct {
 	UID, GID  uint32 // never 0 where SetUser
 	Filter    string // seccomp program, eight bytes an instruction; empty: none
 	Sweeper   bool   // start each command below a sweeper
+	Group     bool   // start each command in the control group; the runner and its sweeper stay outside
 	World     *World // of a runner that was started in mount, pid and IPC namespaces of its own; nil: it was not
 }
 
@@ -32,12 +34,13 @@ const (
 	setupNoNewPriv
 	setupSetUser
 	setupSweeper
+	setupGroup
 	setupWorld
 )
 
 // Append appends the encoding of s to b.
 func (s *Setup) Append(b []byte) []byte {
-	b = append(b, flagsOf(s.DropCaps, s.NoNewPriv, s.SetUser, s.Sweeper, s.World != nil))
+	b = append(b, flagsOf(s.DropCaps, s.NoNewPriv, s.SetUser, s.Sweeper, s.Group, s.World != nil))
 	b = binary.AppendVarint(b, int64(s.Nice))
 	b = binary.AppendVarint(b, int64(s.OOMScore))
 	b = binary.AppendUvarint(b, uint64(s.UID))
@@ -64,6 +67,7 @@ func ParseSetup(b []byte) (*Setup, error) {
 		NoNewPriv: flags&setupNoNewPriv != 0,
 		SetUser:   flags&setupSetUser != 0,
 		Sweeper:   flags&setupSweeper != 0,
+		Group:     flags&setupGroup != 0,
 		Nice:      int(d.varint()),
 		OOMScore:  int(d.varint()),
 		UID:       uint32(d.uvarint(1<<32 - 1)),
