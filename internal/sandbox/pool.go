@@ -13,6 +13,8 @@ import (
 // command, and serve the next one of the same kind: what a command may have done to
 // its runner from outside, such as changing its limits, stays with who did it.
 //
+// After a burst more than size of those that have served stay, for a moment.
+//
 // New ones are kept for each mode that was asked for. Namespaced ones know the host's mounts as they were when they
 // started; when those change they are replaced.
 type pool struct {
@@ -27,6 +29,7 @@ type pool struct {
 	mu     sync.Mutex
 	idle   []*handle // the longest waiting first
 	keep   map[Mode]bool
+	tidy   *time.Timer // set while more wait than are kept: calls dropIdle
 	closed bool
 }
 
@@ -35,6 +38,8 @@ const (
 	maxJobs    = 500                   // of one runner: it collects no garbage
 	refillWait = 20 * time.Millisecond // a runner that comes back by then need not be replaced
 	retryWait  = time.Second
+	maxBurst   = 64              // runners that have served and wait, at most
+	burstIdle  = 2 * time.Second // how long those beyond size wait
 )
 
 func newPool(f *family, size int, log *slog.Logger) *pool {
@@ -183,27 +188,52 @@ func (p *pool) give(h *handle) {
 	p.put(h)
 }
 
-// put makes a runner wait, and ends the longest waiting of those that have served
-// where that makes too many.
+// put makes a runner wait.
 func (p *pool) put(h *handle) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	if p.closed || h.served != "" && p.size == 0 {
 		h.dismiss()
 		return
 	}
+	h.idle = time.Now()
 	p.idle = append(p.idle, h)
-	served := func(h *handle) bool { return h.served != "" }
-	used := 0
+	p.trim(maxBurst, time.Time{})
+	if p.used() > p.size && p.tidy == nil {
+		p.tidy = time.AfterFunc(burstIdle, p.dropIdle)
+	}
+}
+
+// used counts those that have served. The caller holds mu.
+func (p *pool) used() (n int) {
 	for _, h := range p.idle {
-		if served(h) {
-			used++
+		if h.served != "" {
+			n++
 		}
 	}
-	if used > p.size {
-		i := slices.IndexFunc(p.idle, served)
+	return n
+}
+
+// trim ends the longest waiting of those that have served, until no more than most are left, or only such as came after
+// since. The caller holds mu.
+func (p *pool) trim(most int, since time.Time) {
+	for n := p.used(); n > most; n-- {
+		i := slices.IndexFunc(p.idle, func(h *handle) bool { return h.served != "" })
+		if !since.IsZero() && p.idle[i].idle.After(since) {
+			return
+		}
 		p.idle[i].dismiss()
 		p.idle = slices.Delete(p.idle, i, i+1)
+	}
+}
+
+// dropIdle ends what a burst has left.
+func (p *pool) dropIdle() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.trim(p.size, time.Now().Add(-burstIdle))
+	if p.tidy = nil; p.used() > p.size && !p.closed {
+		p.tidy = time.AfterFunc(burstIdle/4, p.dropIdle)
 	}
 }
 
@@ -214,6 +244,9 @@ func (p *pool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
+	if p.tidy != nil {
+		p.tidy.Stop()
+	}
 	for _, h := range p.idle {
 		h.dismiss()
 	}

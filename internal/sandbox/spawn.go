@@ -25,6 +25,7 @@ type handle struct {
 	served string // whom it has worked for; empty: nobody yet
 	mode   Mode
 	group  *cgroup.Group // of its commands; nil: none
+	idle   time.Time     // since when it waits
 	mounts uint64        // which state of the host's mounts it knows; see pool
 }
 

@@ -162,6 +162,10 @@ func newScene(t *testing.T) *scene {
 	}
 	own := places[0].dir
 	t.Cleanup(own.close)
+	// One run of these tests at a time: what the first switches on, the second would find on, and the first could not switch off.
+	if err := own.do("lock", "", func(fd int) error { return unix.Flock(fd, unix.LOCK_EX) }); err != nil {
+		t.Fatal(err)
+	}
 	s := &scene{wants: controllers(t, own)}
 	// In a place with processes that is not the root, controllers cannot be had for what is below.
 	if !own.isRoot() {

@@ -21,7 +21,9 @@ func newRegion() (*region, error) {
 	if errno != 0 {
 		return nil, errno
 	}
-	return &region{base: base, used: unsafe.Sizeof(list{})}, nil
+	r := &region{base: base}
+	r.clear()
+	return r, nil
 }
 
 // late is the list of calls in the region.
@@ -34,10 +36,19 @@ func (r *region) late() *list { return (*list)(at(r.base)) }
 //go:nocheckptr
 func at(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
 
+// keptRegion is how much of the region keeps its memory between two jobs: what a short command needs. The first touch of a page costs
+// more than all the rest of a job.
+const keptRegion = 32 << 10
+
 // clear forgets everything, the values of an environment for one.
+//
+//go:nocheckptr
 func (r *region) clear() {
-	const remove = 9 // MADV_REMOVE
-	_, _, _ = syscall.Syscall(syscall.SYS_MADVISE, r.base, regionSize, remove)
+	if r.used > keptRegion {
+		const remove = 9 // MADV_REMOVE
+		_, _, _ = syscall.Syscall(syscall.SYS_MADVISE, r.base+keptRegion, regionSize-keptRegion, remove)
+	}
+	clear(unsafe.Slice((*byte)(at(r.base)), keptRegion))
 	r.used = unsafe.Sizeof(list{})
 }
 

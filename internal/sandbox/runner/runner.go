@@ -161,7 +161,31 @@ func (r *runner) prepare() *StartError {
 			return stageError(StageTemp, err)
 		}
 	}
-	return r.prefork()
+	if err := r.prefork(); err != nil {
+		return err
+	}
+	r.rehearse()
+	return nil
+}
+
+// rehearse does what the next job will have done, as far as it leaves nothing behind. After a clone the first write to each page copies
+// it, and that is better done while nobody waits.
+func (r *runner) rehearse() {
+	j := &Job{Shell: "/bin/bash", Argv: []string{"bash", "-c", "--", "true"}, Workdir: "/"}
+	for range 32 {
+		j.Env = append(j.Env, "NAME=a value of some length, as there are many")
+	}
+	j, err := ParseJob(j.Append(nil))
+	if err != nil {
+		return
+	}
+	f := fds{stdin: -1, stdout: -1, stderr: -1, workdir: -1, rulesets: []int{-1, -1}, script: -1}
+	send, _ := prepareLate(r.region, j, f)
+	_ = syscall.UnixRights(send...)
+	r.region.clear()
+	if fd, err := openPath(atFDCWD, "/", syscall.O_DIRECTORY, resolveNoMagic); err == nil {
+		syscall.Close(fd)
+	}
 }
 
 // prefork clones the process that will become the next command, as far as it does not matter which, while nobody waits for it.
