@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"bashd/internal/sandbox/cgroup"
+	"bashd/internal/sandbox/filter"
 	"bashd/internal/sandbox/runner"
 )
 
@@ -56,4 +57,26 @@ func (s *Sandbox) newGroup() (*cgroup.Group, error) {
 		l.Processes = s.cfg.Limits.Processes
 	}
 	return s.groups.New("runner-"+strconv.FormatUint(s.groupCount.Add(1), 10), l)
+}
+
+// filters are the system call filters, by whether metadata may be changed; nil where the kernel takes none.
+func filters() (map[bool]string, error) {
+	if !filter.Usable() {
+		return nil, nil
+	}
+	all := map[bool]string{}
+	for _, metadata := range []bool{true, false} {
+		program, err := filter.Program(filter.Options{Metadata: metadata})
+		if err != nil {
+			return nil, err
+		}
+		all[metadata] = string(program)
+	}
+	return all, nil
+}
+
+// filterOf is the filter for a mode. Where nothing but the filter protects the metadata of files, it refuses
+// every change of them under read-only.
+func (s *Sandbox) filterOf(m Mode) string {
+	return s.filter[s.tier == TierNamespaces || m == WorkspaceWrite]
 }

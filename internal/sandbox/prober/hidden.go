@@ -77,7 +77,7 @@ func hiddenChanges() (list hiddenList) {
 	list.onFile(ClassHidden, "hidden-write", "writing to a hidden file", func(path string) error {
 		return withFile(path, unix.O_WRONLY, writeByte)
 	})
-	list.onFile(ClassHidden, "hidden-truncate", "truncating a hidden file", func(path string) error {
+	list.onFile(ClassTruncate, "hidden-truncate", "truncating a hidden file", func(path string) error {
 		return unix.Truncate(path, 1)
 	})
 	list.onFile(ClassHidden, "hidden-create", "making a file in a hidden directory", func(path string) error {
