@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -312,4 +313,29 @@ func TestOrdersRacingTheEnd(t *testing.T) {
 			t.Fatalf("got %+v", got)
 		}
 	}
+}
+
+// TestTracedByItsRunner: a command that has its parent trace it, and stops, has not ended; nor has what it leaves.
+func TestTracedByItsRunner(t *testing.T) {
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("needs python3")
+	}
+	everyTier(t, func(t *testing.T, f *fixture) {
+		for _, mode := range sandbox.Modes() {
+			c := f.command(t, mode, "exec python3 -c \"$SCRIPT\"")
+			c.Env = append(c.Env, `SCRIPT=
+import ctypes, os, signal, sys
+signal.signal(signal.SIGUSR1, lambda *_: print("handled", flush=True))
+def traced():
+    if ctypes.CDLL(None).ptrace(0, 0, 0, 0): sys.exit(9)
+    os.kill(os.getpid(), signal.SIGUSR1)
+traced()
+print("going on", flush=True)
+sys.exit(3)`)
+			got := f.run(t, c)
+			if got.status.ExitStatus() != 3 || !strings.Contains(got.stdout, "handled\ngoing on\n") {
+				t.Errorf("%s: %+v", mode, got)
+			}
+		}
+	})
 }

@@ -61,7 +61,7 @@ func startVictim(own OwnIDs, mark string) (*victim, error) {
 	}
 	defer stdout.Close()
 	attr := &syscall.SysProcAttr{Setpgid: true}
-	if os.Geteuid() == 0 {
+	if int(own.UID) != os.Geteuid() || int(own.GID) != os.Getegid() {
 		attr.Credential = &syscall.Credential{Uid: own.UID, Gid: own.GID}
 	}
 	v := &victim{life: life, told: told}

@@ -352,6 +352,10 @@ func (r *runner) wait() (again bool) {
 		if pid == 0 {
 			continue
 		}
+		if !ws.Exited() && !ws.Signaled() {
+			letGo(pid, ws)
+			continue
+		}
 		r.usage.add(&ru)
 		switch {
 		case pid == r.shell:
@@ -365,6 +369,17 @@ func (r *runner) wait() (again bool) {
 			survivors++
 		}
 	}
+}
+
+// letGo ends the tracing of a process that has asked its parent to trace it (PTRACE_TRACEME): a stop is no end. It goes on with the
+// signal that it was about to get.
+func letGo(pid int, ws syscall.WaitStatus) {
+	const detach = 17 // PTRACE_DETACH
+	sig := uintptr(0)
+	if ws.Stopped() && ws.StopSignal() != syscall.SIGTRAP {
+		sig = uintptr(ws.StopSignal())
+	}
+	_, _, _ = syscall.Syscall6(syscall.SYS_PTRACE, detach, uintptr(pid), 0, sig, 0, 0)
 }
 
 // gone reports the end of the tree, after which no order is obeyed. A process that has

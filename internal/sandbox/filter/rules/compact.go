@@ -26,8 +26,7 @@ func compact(prog []bpf.Instruction) []bpf.Instruction {
 			at[i] = c.emit(step{in, at[i+1], at[i+1]})
 		}
 	}
-	// The first instruction is the last one, unless what follows its own kind was there already.
-	c.near(at[0], 0)
+	c.near(at[0], 0) // where the beginning was there already, as a part of something else, it is not what was put last
 	slices.Reverse(c.reversed)
 	return c.reversed
 }
