@@ -29,6 +29,7 @@ type runner struct {
 	region  *region // shared with the process that waits
 	oom     int     // descriptor of the process's OOM score, -1: none
 	ownOOM  int
+	settled bool // it has given back the memory that its start took
 
 	shell    int         // pid of bash, or of what waits to become it
 	sweeper  int         // pid of X, 0: none; written while nothing runs
@@ -71,6 +72,7 @@ func run() {
 			break
 		}
 		r.send(Record{Kind: KindReady})
+		r.settle()
 		m, ok := receive(r.world != nil)
 		again = ok && r.serve(m.job, m.fds) && r.tidy()
 	}
@@ -166,6 +168,16 @@ func (r *runner) prepare() *StartError {
 	}
 	r.rehearse()
 	return nil
+}
+
+// settle gives back memory once, when no job has come for a while.
+func (r *runner) settle() {
+	if r.settled || !idle(settleAfter) {
+		return
+	}
+	r.settled = true
+	forgetProgram()
+	r.rehearse()
 }
 
 // rehearse does what the next job will have done, as far as it leaves nothing behind. After a clone the first write to each page copies
