@@ -32,13 +32,38 @@ func TestCasesK(t *testing.T) {
 		{"K03", caseK03},
 		{"K04 K05", caseK04K05},
 		{"K06", caseK06},
+		{"K06 no process", caseK06NoProcess},
 		{"K08", caseK08},
+	})
+}
+
+// TestCasesKInEveryTier: whoever bashd is, and whatever it confines with, nothing outlives it, and a burst ends.
+func TestCasesKInEveryTier(t *testing.T) {
+	t.Parallel()
+	inEveryTier(t, func(t *testing.T, d *daemon, kind tierDaemon) {
+		t.Run("K01", func(t *testing.T) {
+			t.Parallel()
+			d := kind.launch(t)
+			endsWithItsDaemon(t, d, func() *daemon {
+				again := kind.start(t, "BASHD_STATE_DIR="+d.state, "BASHD_WORKSPACE="+d.ws)
+				again.state, again.ws, again.out = d.state, d.ws, d.out
+				return again
+			})
+		})
+		t.Run("K06", func(t *testing.T) {
+			t.Parallel()
+			burst(t, d)
+		})
 	})
 }
 
 // caseK01 kills the daemon under runs and tasks that do all to survive it.
 func caseK01(t *testing.T, _ *daemon) {
 	d := launch(t, "BASHD_SANDBOX_MAX_MODE=danger-full-access")
+	endsWithItsDaemon(t, d, func() *daemon { return d.restart(t) })
+}
+
+func endsWithItsDaemon(t *testing.T, d *daemon, restart func() *daemon) {
 	var runs, tasks []string
 	for i, command := range []string{
 		"sleep 6301", "trap '' TERM HUP; sleep 6302 & sleep 6302", "setsid nohup sleep 6303 & (setsid sh -c 'sleep 6303 & sleep 6303' &) ; sleep 6303",
@@ -56,7 +81,7 @@ func caseK01(t *testing.T, _ *daemon) {
 	d.crash(t)
 	d.awaitNoProcess(t, slack(time.Second))
 
-	again := d.restart(t)
+	again := restart()
 	for _, id := range runs {
 		again.lost(t, "/v1/runs/"+id, lostRun)
 	}
@@ -448,8 +473,9 @@ func zombiesBelow(pid int) (n int) {
 }
 
 // caseK06: a burst of processes costs the others nothing, and ends as one.
-func caseK06(t *testing.T, _ *daemon) {
-	d := start(t)
+func caseK06(t *testing.T, _ *daemon) { burst(t, start(t)) }
+
+func burst(t *testing.T, d *daemon) {
 	up := d.shared() + "/up-k06"
 	// A busy machine may need long to fork 300 times; an attempt that ended before shows nothing.
 	for limit := 2 * time.Second; ; limit *= 2 {
@@ -473,6 +499,77 @@ func caseK06(t *testing.T, _ *daemon) {
 		}
 	}
 	d.sh(t, "echo ok").printed(t, "ok\n", "")
+}
+
+// caseK06NoProcess: where the host lets bashd have no process more, that is what it says; the command does not run, and the
+// service does, and later all works again. Root has no such limit.
+func caseK06NoProcess(t *testing.T, _ *daemon) {
+	d := launchIn(t, surroundings{nobody: os.Geteuid() == 0}, "BASHD_WARM_RUNNERS=0", "BASHD_SANDBOX_MAX_MODE=danger-full-access")
+	t.Cleanup(func() { d.stop(t) })
+	d.needsSandbox(t)
+	// By then the daemon has all the threads that it needs, which are processes to this limit.
+	var g errgroup.Group
+	for range 16 {
+		g.Go(func() error { _, err := d.quick(in{"command": "sleep 0.3"}); return err })
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	// A runner serves its owner again, so ask as owners who have none.
+	owner := func(n int, mode string) string { return fmt.Sprintf("X-Owner-Token: k06-%s-%d", mode, n) }
+	limitProcesses(t, d.pid, "1")
+	for _, mode := range modes {
+		marker := d.shared() + "/k06-" + mode
+		body := in{"command": "touch '" + marker + "'", "sandboxMode": mode}
+		p := d.refused(t, body, 503, "START_FAILED", owner(1, mode))
+		if p.Kind != "no-processes" || p.Detail == "" {
+			t.Errorf("%s: %+v; want it to say that there are no processes", mode, p)
+		}
+		status, raw := d.request(t, "POST", "/v1/tasks", mustJSON(t, body), owner(2, mode))
+		var k task
+		if status == 201 || status == 202 {
+			if err := json.Unmarshal(raw, &k); err != nil {
+				t.Fatal(err)
+			}
+			raw = d.waitTaskOf(t, k.ID, owner(2, mode)).raw
+		}
+		if !strings.Contains(string(raw), "no-processes") && !strings.Contains(string(raw), "cannot be started") {
+			t.Errorf("%s: a task: %d %s; want to be told that it could not start", mode, status, raw)
+		}
+		if exists(marker) {
+			t.Errorf("%s: it ran", mode)
+		}
+	}
+	if status, _ := d.request(t, "GET", "/healthz", ""); status != 200 {
+		t.Errorf("healthz: %d", status)
+	}
+	limitProcesses(t, d.pid, "4096")
+	for _, mode := range modes {
+		d.run(t, in{"command": "echo ok", "sandboxMode": mode}, owner(3, mode)).printed(t, "ok\n", "")
+	}
+}
+
+// waitTaskOf waits for the end of another owner's task.
+func (d *daemon) waitTaskOf(t *testing.T, id, owner string) (k task) {
+	t.Helper()
+	d.await(t, "the task is over", func() bool {
+		d.getJSON(t, "/v1/tasks/"+id, &k, owner)
+		return k.over()
+	})
+	return k
+}
+
+// limitProcesses sets how many processes the user of that process may have for it to get one more, in the words of prlimit.
+func limitProcesses(t *testing.T, pid int, soft string) {
+	t.Helper()
+	needsTool(t, "prlimit")
+	cmd := osexec.Command("prlimit", "--pid", fmt.Sprint(pid), "--nproc="+soft+":") // the hard limit stays
+	if os.Geteuid() == 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}} // as the process itself, that needs no capability
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("prlimit: %v %s", err, out)
+	}
 }
 
 // askUntil asks for the service's health until the run's answer is there, and

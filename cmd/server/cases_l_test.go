@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	osexec "os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -19,7 +21,14 @@ func TestCasesL(t *testing.T) {
 	d := start(t)
 	d.needsSandbox(t)
 	d.inParallel(t, []namedCase{
-		{"L01", caseL01}, {"L01 owners", caseL01Owners}, {"L01 from inside", caseL01Inside}, {"L01 modes", caseL01Modes}, {"L04", caseL04}, {"L05", caseL05}, {"L05 deep", caseL05Deep},
+		{"L01", caseL01},
+		{"L01 owners", caseL01Owners},
+		{"L01 run as", caseL01RunAs},
+		{"L01 from inside", caseL01Inside},
+		{"L01 modes", caseL01Modes},
+		{"L04", caseL04},
+		{"L05", caseL05},
+		{"L05 deep", caseL05Deep},
 	})
 }
 
@@ -57,6 +66,48 @@ func caseL01(t *testing.T, _ *daemon) {
 	})
 	if got := strings.Join(found, " "); got != "/probe/file=untouched" {
 		t.Errorf("what the link pointed at is now %q", got)
+	}
+}
+
+// TestCasesLInEveryTier: output files can be read by the commands of their owner, whoever they run as, and changed by none.
+func TestCasesLInEveryTier(t *testing.T) {
+	t.Parallel()
+	inEveryTier(t, func(t *testing.T, d *daemon, _ tierDaemon) { caseL01Inside(t, d) })
+}
+
+// caseL01RunAs is caseL01 where commands have a user of their own: its group may read the files, and nobody but root may write.
+func caseL01RunAs(t *testing.T, _ *daemon) {
+	needsRoot(t)
+	place := runAsPlace(t)
+	d := launchIn(t, surroundings{prepare: func(d *daemon) {
+		place.prepare(d)
+		if err := os.Mkdir(d.state, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		plantLink(t, d, "probe")
+	}}, "BASHD_RUN_AS=65534:65533")
+	t.Cleanup(func() { d.stop(t) })
+	r := d.sh(t, "seq 1 400000")
+	r.exited(t, 0)
+	file, ok := strings.CutPrefix(r.Stdout.SpillPath, d.state)
+	if !ok {
+		t.Fatalf("the spill file is %q", r.Stdout.SpillPath)
+	}
+	d.owned(t, file, "-rw-r----- 0:65533")
+	d.owned(t, filepath.Dir(file), "drwxr-x--- 0:65533")
+	d.owned(t, filepath.Dir(filepath.Dir(file)), "drwxr-x--- 0:65533")
+	d.owned(t, "/owners", "drwx--x--x 0:65533")
+	d.owned(t, "", "drwx--x--x 0:0")
+	if got := content(d.out + "/probe/file"); got != "untouched" {
+		t.Errorf("what the link pointed at is now %q", got)
+	}
+	d.sh(t, "tail -n1 '"+r.Stdout.SpillPath+"'").printed(t, "400000\n", "")
+	for _, id := range []uint32{nobody, 12345} { // the user without the group, and somebody else
+		cat := osexec.Command("cat", r.Stdout.SpillPath)
+		cat.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: id, Gid: id}}
+		if out, err := cat.Output(); err == nil || len(out) > 0 {
+			t.Errorf("uid %d reads it: %d bytes", id, len(out))
+		}
 	}
 }
 
@@ -129,14 +180,24 @@ print("deep")`
 // caseL01Modes: a command that takes the modes of the state directory's files opens them to nobody for
 // long, and keeps no later bashd from starting.
 func caseL01Modes(t *testing.T, _ *daemon) {
-	d := launch(t)
+	exe := &sharedProgram{}
+	t.Cleanup(exe.remove)
+	// Where commands have a file tree of their own no mode outside can be changed.
+	users := daemonUsers()
+	kind := tierDaemon{users[len(users)-1], noNamespaces, exe}
+	d := kind.launch(t)
+	relaunch := func() *daemon {
+		again := kind.launch(t, "BASHD_STATE_DIR="+d.state, "BASHD_WORKSPACE="+d.ws)
+		again.state, again.ws, again.out = d.state, d.ws, d.out
+		return again
+	}
 	output := d.task(t, in{"command": "echo kept"})
 	d.waitTask(t, output.ID)
 	attack := func(mode string) {
 		// The ways to them first: then what is below cannot be reached any more by a user that is not root.
-		r := d.sh(t, "cd '"+d.state+"' && chmod "+mode+" bashd.db* cursor.key lock owners '"+d.ws+"' . .. ; stat -c %a .")
+		r := d.run(t, in{"command": "cd '" + d.state + "' && chmod " + mode + " bashd.db* cursor.key lock owners '" + d.ws + "' . .. ; stat -c %a .", "sandboxMode": "workspace-write"})
 		if r.Stdout.Text == "700\n" {
-			t.Skip("a confined command cannot change modes here")
+			t.Fatal("this shows nothing: the modes could not be changed")
 		}
 	}
 	wrong := func() (all []string) {
@@ -161,7 +222,7 @@ func caseL01Modes(t *testing.T, _ *daemon) {
 		attack(mode)
 		d.crash(t)
 		d.awaitNoProcess(t, 3*time.Second)
-		d = d.relaunch(t)
+		d = relaunch()
 		if all := wrong(); len(all) > 0 || !strings.Contains(d.log.String(), "was mended") {
 			t.Errorf("after the start: %q\n%s", all, d.log)
 		}

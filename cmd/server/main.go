@@ -22,13 +22,14 @@ import (
 func main() {
 	if err := run(context.Background(), os.Args[1:], os.Environ(), os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "bashd:", err)
-		os.Exit(1)
+		os.Exit(exitCode(err))
 	}
 }
 
 const usage = `bashd runs shell commands that come over HTTP, confined by the kernel.
 
 usage: bashd [serve]               serve until SIGTERM or SIGINT; SIGHUP reads the tokens file again, or without one ends it too
+       bashd probe [-v] [-json]    try what this host enforces of the sandbox modes, and print it; bashd probe --help says more
        bashd token NAME [ROLE…]    make an API token for the tokens file; bashd token --help says more
        bashd healthcheck           ask a running server whether it is alive; exit 0 if so
        bashd config                print the effective configuration, secrets redacted
@@ -46,8 +47,11 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	if len(args) > 0 {
 		command = args[0]
 	}
-	if command == "token" {
+	switch command {
+	case "token":
 		return makeToken(args[1:], stdout, stderr)
+	case "probe":
+		return probeHost(ctx, args[1:], environ, stdout)
 	}
 	if len(args) > 1 {
 		return fmt.Errorf("%s takes no arguments; see bashd help", command)

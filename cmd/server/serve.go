@@ -40,11 +40,8 @@ func serve(ctx context.Context, cfg config.Config, environ []string, signals <-c
 	if err != nil {
 		return err
 	}
-	// What this process makes is for its own eyes; commands get 022.
-	unix.Umask(0o077)
-	// Its memory and environment are not for other processes of the same user.
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return fmt.Errorf("prctl: %w", err)
+	if err := keepToItself(); err != nil {
+		return err
 	}
 	st, err := openState(cfg.StateDir, commands, log)
 	if err != nil {
@@ -57,7 +54,7 @@ func serve(ctx context.Context, cfg config.Config, environ []string, signals <-c
 	if err := checkReach(cfg, commands); err != nil {
 		return err
 	}
-	sb, err := newSandbox(ctx, cfg, commands, log)
+	sb, err := newSandbox(ctx, sandboxConfig(cfg, commands, filepath.Join(cfg.StateDir, scratchName), log))
 	if err != nil {
 		return err
 	}
@@ -146,7 +143,19 @@ func newLogger(cfg config.Config, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-func newSandbox(ctx context.Context, cfg config.Config, commands *sandbox.Credential, log *slog.Logger) (*sandbox.Sandbox, error) {
+// keepToItself shuts others of the same user out of what this process makes and is.
+func keepToItself() error {
+	// What this process makes is for its own eyes; commands get 022.
+	unix.Umask(0o077)
+	// Its memory and environment are not for other processes of the same user.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("prctl: %w", err)
+	}
+	return nil
+}
+
+// sandboxConfig is what the sandbox that cfg asks for is made with. scratch is a directory for its probe.
+func sandboxConfig(cfg config.Config, commands *sandbox.Credential, scratch string, log *slog.Logger) sandbox.Config {
 	hidden := append(slices.Clone([]string(cfg.HidePaths)), cfg.StateDir)
 	if cfg.WorkspaceLayout == config.LayoutOwner {
 		hidden = append(hidden, cfg.Workspace)
@@ -158,16 +167,23 @@ func newSandbox(ctx context.Context, cfg config.Config, commands *sandbox.Creden
 			hidden = append(hidden, filepath.Dir(cfg.TokensFile))
 		}
 	}
-	sb, err := sandbox.New(ctx, sandbox.Config{
-		Shell: shell(), Scratch: filepath.Join(cfg.StateDir, scratchName), Hidden: hidden,
+	return sandbox.Config{
+		Shell: shell(), Scratch: scratch, Hidden: hidden,
 		Warm: cfg.WarmRunners, Subreaper: true, Groups: true, RunAs: commands, TempBytes: uint64(cfg.MaxTempBytes), Logger: log,
 		Limits: sandbox.Limits{
 			OpenFiles: uint64(cfg.MaxOpenFiles), FileBytes: uint64(cfg.MaxFileBytes), CPUSeconds: uint64(cfg.MaxCPUSeconds),
 			Processes: uint64(cfg.MaxProcesses), MemoryBytes: uint64(cfg.MaxMemoryBytes),
 		},
-	})
-	if err == nil && cfg.MaxMemoryBytes > 0 && !sb.Report().Memory {
-		sb.Close()
+	}
+}
+
+// newSandbox makes a sandbox. A limit that this host cannot enforce is an error that names the variable.
+func newSandbox(ctx context.Context, c sandbox.Config) (*sandbox.Sandbox, error) {
+	sb, err := sandbox.New(ctx, c)
+	if errors.Is(err, sandbox.ErrNoMemoryLimit) || err == nil && c.Limits.MemoryBytes > 0 && !sb.Report().Memory {
+		if err == nil {
+			sb.Close()
+		}
 		return nil, errors.New("BASHD_MAX_MEMORY_BYTES: this host lets bashd limit no command's memory; that takes a cgroup v2 subtree that is delegated to it, or unset the variable")
 	}
 	return sb, err
