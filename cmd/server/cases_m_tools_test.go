@@ -196,8 +196,8 @@ func caseM24(t *testing.T, d *daemon) {
 			}
 		}
 		if d.tier(t) == "A" {
-			names := strings.Fields(run("ls -A /dev").Stdout.Text)
-			for _, name := range names {
+			names := strings.FieldsSeq(run("ls -A /dev").Stdout.Text)
+			for name := range names {
 				if !slices.Contains([]string{"fd", "full", "null", "random", "shm", "stderr", "stdin", "stdout", "tty", "urandom", "zero"}, name) {
 					t.Errorf("%s: /dev has %s", mode, name)
 				}

@@ -472,7 +472,7 @@ func TestTried(t *testing.T) {
 	if !ok {
 		t.Skipf("only with %s", tried)
 	}
-	for _, name := range strings.Fields(names) {
+	for name := range strings.FieldsSeq(names) {
 		fmt.Printf("%s=%s\n", name, try(name))
 	}
 	unix.Exit(0)
