@@ -204,12 +204,11 @@ func announce(r sandbox.Report, met *metrics.Metrics, log *slog.Logger) {
 		strongest = "none"
 	}
 	met.SandboxInfo(r.Tier, string(strongest), r.ABI)
-	log.Info("sandbox", "report", r.Summary())
+	log.Info("sandbox", "tier", r.Tier, "abi", r.ABI, "cleanup", r.Cleanup, "runAs", r.RunAs, "processLimit", r.Processes, "memoryLimit", r.Memory,
+		"readOnly", r.ReadOnly.Summary(), "workspaceWrite", r.WorkspaceWrite.Summary(), "stronger", strings.Join(r.Stronger, "; "))
 	for _, m := range []sandbox.Mode{sandbox.ReadOnly, sandbox.WorkspaceWrite} {
 		if mr := r.Mode(m); mr.Unavailable != "" {
 			log.Error("sandbox mode cannot be enforced; its commands are refused", "mode", m, "reason", mr.Unavailable)
-		} else {
-			log.Info("sandbox mode", "mode", m, "enforcement", mr.Enforcement, "gaps", mr.Gaps)
 		}
 	}
 	if os.Geteuid() == 0 && !r.RunAs {

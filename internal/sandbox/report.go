@@ -1,6 +1,6 @@
 package sandbox
 
-import "strconv"
+import "strings"
 
 // The tiers, the strongest first. Each comes with Landlock and the system call filter.
 const (
@@ -83,7 +83,13 @@ func unavailable(reason string) Report {
 	return Report{Tier: TierNone, Cleanup: CleanupSubreaper, Processes: ProcessesUnlimited, ReadOnly: no, WorkspaceWrite: no}
 }
 
-// Summary is the report in one line, for the log.
-func (r Report) Summary() string {
-	return "tier " + r.Tier + ", Landlock ABI " + strconv.Itoa(r.ABI) + ", cleanup " + r.Cleanup
+// Summary is the report of a mode in a few words, for the log.
+func (r ModeReport) Summary() string {
+	switch {
+	case r.Unavailable != "":
+		return "refused"
+	case len(r.Gaps) == 0:
+		return string(r.Enforcement)
+	}
+	return string(r.Enforcement) + " (" + strings.Join(r.Gaps, ", ") + ")"
 }
