@@ -263,9 +263,9 @@ func prepareWorkspace(cfg config.Config, commands *sandbox.Credential, log *slog
 	return nil
 }
 
-// homes lists the directories that hold what users have, not what commands are for.
+// homes lists the directories that hold what users have, and what everybody shares or a command has of its own, not what commands are for.
 func homes(commands *sandbox.Credential) []string {
-	all := []string{os.Getenv("HOME"), "/root", "/home", "/"}
+	all := []string{os.Getenv("HOME"), "/root", "/home", "/", "/tmp", "/var/tmp", "/dev/shm", "/run"}
 	if u, err := user.Current(); err == nil {
 		all = append(all, u.HomeDir)
 	}

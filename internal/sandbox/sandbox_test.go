@@ -1,6 +1,7 @@
 package sandbox_test
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"os"
@@ -15,7 +16,14 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
+	if role := roles[os.Getenv(roleEnv)]; role != nil {
+		role()
+		return
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		removeProgram()
+		os.Exit(code)
+	}))
 }
 
 // fixture is a sandbox over a state directory with an owner's own directory in it.
@@ -25,10 +33,13 @@ type fixture struct {
 	runAs                     *sandbox.Credential
 }
 
+// tempEnv names where tempDir makes its directories, for a process that is killed and cannot tidy up.
+const tempEnv = "TEST_TEMP_DIR"
+
 // tempDir is a directory that commands can see: not below /tmp, which some have to themselves.
 func tempDir(tb testing.TB) string {
 	tb.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "bashd-test-")
+	dir, err := os.MkdirTemp(cmp.Or(os.Getenv(tempEnv), "/var/tmp"), "bashd-test-")
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -149,12 +160,7 @@ func (f *fixture) run(tb testing.TB, c sandbox.Command) outcome {
 
 func finish(tb testing.TB, p *sandbox.Process) outcome {
 	tb.Helper()
-	stderr := make(chan string, 1)
-	go func() {
-		b, _ := io.ReadAll(p.Stderr)
-		p.Stderr.Close()
-		stderr <- string(b)
-	}()
+	stdout, stderr := collect(p.Stdout), collect(p.Stderr)
 	select {
 	case <-p.Exited():
 	case <-time.After(20 * time.Second):
@@ -164,14 +170,23 @@ func finish(tb testing.TB, p *sandbox.Process) outcome {
 	if !p.Alone() {
 		p.Kill()
 	}
-	b, _ := io.ReadAll(p.Stdout)
-	p.Stdout.Close()
 	<-p.Gone()
 	ws, ok := p.Status()
 	if !ok {
 		tb.Error("the runner was lost")
 	}
-	return outcome{string(b), <-stderr, ws, p.Survivors()}
+	return outcome{<-stdout, <-stderr, ws, p.Survivors()}
+}
+
+// collect reads a stream to its end, closes it and hands over what came.
+func collect(f *os.File) <-chan string {
+	all := make(chan string, 1)
+	go func() {
+		b, _ := io.ReadAll(f)
+		f.Close()
+		all <- string(b)
+	}()
+	return all
 }
 
 func TestReportIsHonest(t *testing.T) {
@@ -199,28 +214,4 @@ func testExitStatus(t *testing.T, f *fixture) {
 			}
 		})
 	}
-}
-
-func BenchmarkTrue(b *testing.B) {
-	for _, warm := range []int{0, 2} {
-		f := newFixture(b, func(c *sandbox.Config) { c.Warm = warm })
-		for _, mode := range sandbox.Modes() {
-			b.Run(string(mode)+"/warm="+string(rune('0'+warm)), func(b *testing.B) {
-				f.needs(b, mode)
-				c := f.command(b, mode, "true")
-				for b.Loop() {
-					f.run(b, c)
-				}
-			})
-		}
-	}
-	b.Run("bare", func(b *testing.B) {
-		for b.Loop() {
-			pid, err := os.StartProcess("/bin/bash", []string{"bash", "-c", "true"}, &os.ProcAttr{})
-			if err != nil {
-				b.Fatal(err)
-			}
-			_, _ = pid.Wait()
-		}
-	})
 }
