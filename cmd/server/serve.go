@@ -51,6 +51,9 @@ func serve(ctx context.Context, cfg config.Config, environ []string, signals <-c
 	if err := prepareWorkspace(cfg, commands, log); err != nil {
 		return err
 	}
+	if err := checkPlaces(cfg); err != nil {
+		return err
+	}
 	if err := checkReach(cfg, commands); err != nil {
 		return err
 	}

@@ -142,16 +142,31 @@ func checkEnv(env map[string]string) (fields []FieldError) {
 	return fields
 }
 
-// workdir makes the working directory absolute and sees that it can be used.
-func (m *Manager) workdir(s Spec, requested string) (string, error) {
-	dir := requested
+// workdir makes the working directory absolute and sees that it can be used, with the command's permissions. Of what is hidden
+// nothing is told, not even whether it is there.
+func (m *Manager) workdir(s Spec, requested string) (dir string, err error) {
+	dir = requested
 	switch {
 	case dir == "":
 		dir = s.WorkspaceRoot
 	case !filepath.IsAbs(dir):
 		dir = s.WorkspaceRoot + "/" + dir
 	}
-	real, err := filepath.EvalSymlinks(dir)
+	policy, err := m.policy(s, "")
+	if err != nil {
+		return "", &Error{Code: CodeInternal, Message: "the sandbox policy cannot be made", Err: err}
+	}
+	hidden := unusable(dir, "is hidden from commands under "+string(s.Mode))
+	if policy.Hides(filepath.Clean(dir)) {
+		return "", hidden
+	}
+	real := ""
+	if asErr := m.set.Sandbox.AsCommand(s.Mode, func() { real, err = enter(dir) }); asErr != nil {
+		return "", &Error{Code: CodeInternal, Message: "the command's user cannot be taken on", Err: asErr}
+	}
+	if real != "" && policy.Hides(real) {
+		return "", hidden
+	}
 	if err != nil {
 		return "", unusable(dir, sandbox.WorkdirReason(err))
 	}
@@ -160,28 +175,28 @@ func (m *Manager) workdir(s Spec, requested string) (string, error) {
 	if requested != "" && (!filepath.IsAbs(requested) || slices.Contains(strings.Split(dir, "/"), "..")) {
 		dir = real
 	}
-	if err := enterable(dir); err != nil {
-		return "", unusable(dir, sandbox.WorkdirReason(err))
-	}
-	policy, err := m.policy(s, "")
-	if err != nil {
-		return "", &Error{Code: CodeInternal, Message: "the sandbox policy cannot be made", Err: err}
-	}
-	if policy.Hides(real) {
-		return "", unusable(dir, "is hidden from commands under "+string(s.Mode))
-	}
 	return dir, nil
 }
 
-// enterable tells why a directory cannot be the working directory. Whether the
-// command's own permissions suffice is seen when it enters.
-func enterable(dir string) error {
-	fd, err := sandbox.OpenWorkdir(dir)
+// enter tells what directory dir is, links resolved, and why it cannot be the working directory. That
+// the command can enter it is seen when it does.
+func enter(dir string) (real string, err error) {
+	if real, err = filepath.EvalSymlinks(dir); err != nil {
+		return "", err
+	}
+	// Not by the links of /proc that lead to what a process has open: this process has more of that than the command.
+	fd, err := unix.Openat2(unix.AT_FDCWD, dir, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if errors.Is(err, unix.ENOSYS) { // before Linux 5.6, where nothing is confined either
+		fd, err = unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	}
 	if err != nil {
-		return err
+		return real, err
 	}
 	defer unix.Close(fd)
-	return unix.Faccessat(fd, ".", unix.X_OK, 0)
+	return real, unix.Faccessat(fd, ".", unix.X_OK, unix.AT_EACCESS) // by the ids that files are accessed with
 }
 
 func unusable(dir, reason string) *Error {

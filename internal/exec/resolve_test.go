@@ -61,11 +61,14 @@ func TestResolveRefuses(t *testing.T) {
 		"env long":         {exec.Request{Command: "true", Env: map[string]string{"A": strings.Repeat("x", exec.MaxEnvEntry-1)}}, exec.CodeInvalidArgument, "env.A"},
 		"wide mode":        {exec.Request{Command: "true", SandboxMode: sandbox.FullAccess}, exec.CodeModeNotAllowed, `"workspace-write"`},
 		"missing workdir":  {exec.Request{Command: "true", Workdir: "/nonexistent/x"}, exec.CodeWorkdirUnusable, "does not exist"},
-		"file as workdir":  {exec.Request{Command: "true", Workdir: file}, exec.CodeWorkdirUnusable, "not a directory"},
-		"below a file":     {exec.Request{Command: "true", Workdir: file + "/x"}, exec.CodeWorkdirUnusable, "not a directory"},
-		"by a descriptor":  {exec.Request{Command: "true", Workdir: "/proc/self/cwd"}, exec.CodeWorkdirUnusable, "cannot be entered"},
-		"hidden: state":    {exec.Request{Command: "true", Workdir: f.state}, exec.CodeWorkdirUnusable, "hidden"},
-		"hidden: others":   {exec.Request{Command: "true", Workdir: f.ws}, exec.CodeWorkdirUnusable, "hidden"},
+		"file as workdir":  {exec.Request{Command: "true", Workdir: "/etc/passwd"}, exec.CodeWorkdirUnusable, "not a directory"},
+		"below a file":     {exec.Request{Command: "true", Workdir: "/etc/passwd/x"}, exec.CodeWorkdirUnusable, "not a directory"},
+		// Of what is hidden nothing is told.
+		"hidden: a file":  {exec.Request{Command: "true", Workdir: file}, exec.CodeWorkdirUnusable, "hidden"},
+		"hidden: nothing": {exec.Request{Command: "true", Workdir: f.ws + "/none"}, exec.CodeWorkdirUnusable, "hidden"},
+		"by a descriptor": {exec.Request{Command: "true", Workdir: "/proc/self/cwd"}, exec.CodeWorkdirUnusable, "cannot be entered"},
+		"hidden: state":   {exec.Request{Command: "true", Workdir: f.state}, exec.CodeWorkdirUnusable, "hidden"},
+		"hidden: others":  {exec.Request{Command: "true", Workdir: f.ws}, exec.CodeWorkdirUnusable, "hidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := f.Resolve(alice, exec.Foreground, c.r)

@@ -13,13 +13,24 @@ func (s *Sandbox) Denied(p Policy, workdir string, exitCode int, signaled bool, 
 		return denial.Denial{}, false
 	}
 	errnos := []unix.Errno{unix.EACCES, unix.EPERM}
+	var hidden func(string) bool
 	if s.namespaced(p.mode) {
-		errnos = append(errnos, unix.EROFS)
+		errnos, hidden = append(errnos, unix.EROFS), p.covers
 	}
 	return denial.Classify(denial.Evidence{
 		ExitCode: exitCode, Signaled: signaled, Stderr: stderr, Workdir: workdir,
-		Errnos: errnos, Forbidden: p.Forbids, Cred: s.credentials(),
+		Errnos: errnos, Forbidden: p.Forbids, Hidden: hidden, Cred: s.credentials(),
 	})
+}
+
+// AsCommand runs f with the permissions on files that a command of that mode has, its sandbox apart: what a caller is told of
+// a file must not depend on this process being root. An error means that f did not run.
+func (s *Sandbox) AsCommand(m Mode, f func()) error {
+	if unix.Geteuid() != 0 || s.cfg.RunAs == nil && !m.Confined() {
+		f()
+		return nil
+	}
+	return denial.As(s.credentials(), f)
 }
 
 // credentials are those that the kernel checks a command's file accesses against.

@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -39,19 +38,17 @@ const maxArgument = 128*1024 - 1
 func (s *Sandbox) prepare(l *launch, c Command) (*runner.Job, error) {
 	job := &runner.Job{
 		Shell: s.cfg.Shell, Argv: []string{"bash", "-c", "--", c.Script}, Env: c.Env,
-		Limits: s.limitsOf(c.Policy.mode), HasScript: len(c.Script) > maxArgument,
+		Limits: s.limitsOf(c.Policy.mode), HasScript: len(c.Script) > maxArgument, Workdir: c.Workdir,
 	}
 	if err := l.openStdio(c, s.cfg.RunAs); err != nil {
 		return nil, &StartError{spawnKind(err), err}
 	}
 	if s.namespaced(c.Policy.mode) {
-		job.Workdir, job.NullStdin = c.Workdir, !c.WantStdin
+		job.NullStdin = !c.WantStdin
 		var err error
 		if job.Shows, err = shows(c.Policy); err != nil {
 			return nil, &UnavailableError{runner.StageRoots.String(), err.Error()}
 		}
-	} else if err := l.openWorkdir(c); err != nil {
-		return nil, err
 	}
 	if c.Policy.mode.Confined() {
 		if err := s.openRules(l, c.Policy, job); err != nil {
@@ -138,35 +135,10 @@ func ourEnd(fd int, name string) *os.File {
 	return os.NewFile(uintptr(fd), name)
 }
 
-// OpenWorkdir opens a working directory, to be closed by the caller. The links of /proc that lead to what a process
-// has open are not followed: this process may follow more of them than the command could.
-func OpenWorkdir(path string) (int, error) {
-	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_NO_MAGICLINKS,
-	})
-	if errors.Is(err, unix.ENOSYS) { // before Linux 5.6, where nothing is confined either
-		fd, err = unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	}
-	if err != nil {
-		return -1, &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	return fd, nil
-}
-
-func (l *launch) openWorkdir(c Command) error {
-	fd, err := OpenWorkdir(c.Workdir)
-	if err != nil {
-		return &WorkdirError{c.Workdir, WorkdirReason(err)}
-	}
-	l.fds = append(l.fds, fd)
-	return nil
-}
-
 // openRules adds the rulesets: the write layer, and before it, where there are no namespaces, the read layer.
 func (s *Sandbox) openRules(l *launch, p Policy, job *runner.Job) error {
 	if !s.namespaced(p.mode) {
-		read, err := s.layers.take(p.exceptions())
+		read, err := s.layers.take(p.hidden, p.exceptions())
 		if err != nil {
 			return err
 		}

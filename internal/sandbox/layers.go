@@ -112,7 +112,12 @@ func buildReadLayer(abi int, hidden, exceptions []string) (*readLayer, error) {
 		err = l.allowBeside("/", hidden)
 	}
 	for _, path := range append(slices.Clone(devices), exceptions...) {
-		if err == nil && path != "" {
+		inside := func(h string) bool { return h != path && within(h, path) }
+		switch {
+		case err != nil || path == "":
+		case slices.ContainsFunc(hidden, inside):
+			err = l.allowBeside(path, hidden)
+		default:
 			err = r.allowPath(path, readRights)
 		}
 	}
@@ -154,11 +159,10 @@ func (l *readLayer) allowBeside(dir string, hidden []string) error {
 // readLayers keeps built layers, since one costs a system call for
 // each entry beside a hidden path. Safe for concurrent use.
 type readLayers struct {
-	abi    int
-	hidden []string
+	abi int
 
 	mu    sync.Mutex
-	byKey map[string]*readLayer // by exceptions
+	byKey map[string]*readLayer // by what is hidden and the exceptions
 	order []string              // least recently used first
 	tidy  *time.Timer           // set while there are layers: calls dropIdle
 }
@@ -170,14 +174,14 @@ const layerIdle = 2 * time.Second
 // maxReadLayers bounds the descriptors held, one a layer: about one for each owner at work.
 const maxReadLayers = 64
 
-// take returns a descriptor of the layer with those exceptions, to be closed by the caller.
-func (c *readLayers) take(exceptions []string) (int, error) {
-	key := strings.Join(exceptions, "\x00")
+// take returns a descriptor of the layer that hides hidden but for those exceptions, to be closed by the caller.
+func (c *readLayers) take(hidden, exceptions []string) (int, error) {
+	key := strings.Join(hidden, "\x00") + "\x00\x00" + strings.Join(exceptions, "\x00")
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.byKey[key]
 	if l == nil || !l.fresh() {
-		built, err := buildReadLayer(c.abi, c.hidden, exceptions)
+		built, err := buildReadLayer(c.abi, hidden, exceptions)
 		if err != nil {
 			return -1, err
 		}

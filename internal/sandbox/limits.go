@@ -25,6 +25,26 @@ const reservedThreads = 64
 // runnerThreads is how many threads a runner has at most.
 const runnerThreads = 8
 
+// maxPendingSignals bounds what a command can queue: the kernel counts them for the user, and who has the higher limit is not
+// kept from his by who has used up his own.
+const maxPendingSignals = 1024
+
+// reservedFiles are the descriptors by which the daemon's limit is above a command's: the kernel counts those that are in flight
+// between processes for the user, too, and the daemon sends each command some.
+const reservedFiles = 1024
+
+// capped bounds the open files of a command by those of the daemon.
+func (l Limits) capped() Limits {
+	var own unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &own) == nil {
+		most := own.Cur - min(reservedFiles, own.Cur/2)
+		if l.OpenFiles == 0 || l.OpenFiles > most {
+			l.OpenFiles = most
+		}
+	}
+	return l
+}
+
 // resolve turns the limits into what setrlimit takes, never above what the daemon itself may
 // grant.
 func (l Limits) resolve(processes string) []runner.Limit {
@@ -45,6 +65,7 @@ func (l Limits) resolve(processes string) []runner.Limit {
 		limits = append(limits, runner.Limit{Resource: resource, Soft: n, Hard: n})
 	}
 	add(unix.RLIMIT_NOFILE, l.OpenFiles)
+	add(unix.RLIMIT_SIGPENDING, maxPendingSignals)
 	add(unix.RLIMIT_FSIZE, l.FileBytes)
 	add(unix.RLIMIT_CPU, l.CPUSeconds)
 	switch {

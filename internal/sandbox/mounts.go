@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"os"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -10,27 +9,29 @@ import (
 // mountWatch counts changes of the mounts that this process sees.
 type mountWatch struct {
 	mu    sync.Mutex
-	file  *os.File // nil where there is nothing to watch
+	fd    int // -1 where there is nothing to watch
 	count uint64
 }
 
 func watchMounts() *mountWatch {
-	f, err := os.Open("/proc/self/mounts")
+	// Not by package os, whose poller would take the news before we look.
+	fd, err := unix.Open("/proc/self/mounts", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return &mountWatch{}
+		fd = -1
 	}
-	return &mountWatch{file: f}
+	return &mountWatch{fd: fd}
 }
 
 // state returns a number that grows with each change.
 func (w *mountWatch) state() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.file == nil {
+	if w.fd < 0 {
+		w.count++ // nothing is known, so everything may have changed
 		return w.count
 	}
 	// Each poll tells of what has changed since the one before.
-	p := []unix.PollFd{{Fd: int32(w.file.Fd()), Events: unix.POLLPRI}}
+	p := []unix.PollFd{{Fd: int32(w.fd), Events: unix.POLLPRI}}
 	if n, err := unix.Poll(p, 0); err == nil && n > 0 && p[0].Revents&unix.POLLPRI != 0 {
 		w.count++
 	}
@@ -40,8 +41,8 @@ func (w *mountWatch) state() uint64 {
 func (w *mountWatch) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.file != nil {
-		w.file.Close()
-		w.file = nil
+	if w.fd >= 0 {
+		unix.Close(w.fd)
+		w.fd = -1
 	}
 }

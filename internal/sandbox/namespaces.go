@@ -30,7 +30,7 @@ var keptLinks = []string{"/run/current-system"}
 
 // world describes the file tree of namespaced runners.
 func (s *Sandbox) world() *runner.World {
-	w := &runner.World{Hidden: s.cfg.Hidden, TempBytes: s.cfg.TempBytes}
+	w := &runner.World{Hidden: s.hiddenNow(), TempBytes: s.cfg.TempBytes}
 	for _, path := range keptLinks {
 		if target, err := os.Readlink(path); err == nil {
 			w.Links = append(w.Links, runner.Link{Path: path, Target: target})

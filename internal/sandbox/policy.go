@@ -82,9 +82,30 @@ func (p Policy) Hides(path string) bool {
 	if !p.mode.Confined() || slices.Contains(devices, path) || slices.Contains(p.private, path) {
 		return false
 	}
-	inside := func(dir string) bool { return within(path, dir) }
-	hidden := slices.ContainsFunc(slices.Concat(p.hidden, p.private), inside) || p.private != nil && path != "/run" && within(path, "/run")
-	return hidden && !slices.ContainsFunc(p.exceptions(), inside)
+	// The deepest rule holds: what is hidden inside of what is shown is hidden.
+	hidden := deepest(p.hidden, path)
+	if p.private != nil {
+		hidden = max(hidden, deepest(p.private, path))
+		if path != "/run" {
+			hidden = max(hidden, deepest([]string{"/run"}, path))
+		}
+	}
+	return hidden > deepest(p.exceptions(), path)
+}
+
+// deepest is the length of the longest of dirs that holds path; 0: none does.
+func deepest(dirs []string, path string) (n int) {
+	for _, dir := range dirs {
+		if within(path, dir) {
+			n = max(n, len(dir))
+		}
+	}
+	return n
+}
+
+// covers reports that nothing of path is seen: it is hidden, and leads to nothing that is not.
+func (p Policy) covers(path string) bool {
+	return p.Hides(path) && !slices.ContainsFunc(p.exceptions(), func(e string) bool { return within(e, path) })
 }
 
 // within reports that path is dir or lies below it. Both are clean and absolute.

@@ -3,28 +3,42 @@ package sandbox
 import (
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"bashd/internal/sandbox/cgroup"
 	"bashd/internal/sandbox/filter"
 	"bashd/internal/sandbox/runner"
 )
 
-// Niceness and OOM score of commands, such that the daemon outlives them.
+// How much nicer than the daemon commands are, and their OOM score, such that it outlives them.
 const (
-	commandNice = 5
-	commandOOM  = 500
+	nicer      = 5
+	commandOOM = 500
 )
+
+func niceness() int {
+	// The system call answers 20 less the niceness.
+	if n, err := unix.Getpriority(unix.PRIO_PROCESS, 0); err == nil {
+		return min(20-n+nicer, 19)
+	}
+	return nicer
+}
 
 // use makes a tier the one in use: what commands of each mode have in common follows from it.
 func (s *Sandbox) use(tier string) {
-	s.tier, s.profiles = tier, map[Mode]profile{}
+	s.tier = tier
+	profiles := map[Mode]profile{}
 	for _, m := range modes {
-		s.profiles[m] = s.profileOf(m)
+		profiles[m] = s.profileOf(m)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.profiles = profiles
 }
 
 func (s *Sandbox) profileOf(m Mode) profile {
 	p := profile{namespaced: s.namespaced(m), ruleset: -1}
-	setup := &runner.Setup{Nice: commandNice, OOMScore: commandOOM}
+	setup := &runner.Setup{Nice: niceness(), OOMScore: commandOOM}
 	if c := s.cfg.RunAs; c != nil {
 		setup.SetUser, setup.UID, setup.GID = true, c.UID, c.GID
 	}

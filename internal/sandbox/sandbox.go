@@ -43,14 +43,20 @@ type Sandbox struct {
 	layers     readLayers      // of tiers without namespaces
 	filter     map[bool]string // the system call filters, by whether metadata may be changed; none where this host has none
 	domain     *ruleset        // the sweeper's; nil where trees are killed without one
-	profiles   map[Mode]profile
 	effects    map[Mode][]prober.Result
 	groups     *cgroup.Tree // nil: no control groups
 	groupCount atomic.Uint64
-	family     family
-	pool       *pool
-	reaper     *reaper
-	closed     sync.Once
+
+	looking sync.Mutex // held while refresh looks
+	seen    uint64     // guarded by looking: the state of the mounts that hidden is of
+
+	mu       sync.Mutex
+	hidden   []string         // guarded by mu: Config.Hidden, and where else it can be seen
+	profiles map[Mode]profile // guarded by mu
+	family   family
+	pool     *pool
+	reaper   *reaper
+	closed   sync.Once
 }
 
 // startTimeout bounds how long a runner may take to start a command, so that a
@@ -83,6 +89,7 @@ func newSandbox(ctx context.Context, cfg Config, landlock func() (int, error)) (
 	if cfg.TempBytes == 0 {
 		cfg.TempBytes = defaultTemp()
 	}
+	cfg.Limits = cfg.Limits.capped()
 	s := &Sandbox{cfg: cfg}
 	if cfg.Groups {
 		if s.groups, err = cgroup.Open(cfg.Logger); err != nil {
@@ -92,7 +99,11 @@ func newSandbox(ctx context.Context, cfg Config, landlock func() (int, error)) (
 	if cfg.Limits.MemoryBytes > 0 && (s.groups == nil || !s.groups.Memory()) {
 		return nil, errors.Join(ErrNoMemoryLimit, err)
 	}
-	s.family.profile = func(m Mode) profile { return s.profiles[m] }
+	s.family.profile = func(m Mode) profile {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.profiles[m]
+	}
 	s.use(TierNone)
 	s.effects = map[Mode][]prober.Result{}
 	s.pool = newPool(&s.family, cfg.Warm, cfg.Logger)
@@ -117,7 +128,11 @@ func (s *Sandbox) choose(ctx context.Context, landlock func() (int, error)) Repo
 	if err != nil {
 		return unavailable(err.Error())
 	}
-	s.abi, s.layers.abi, s.layers.hidden = abi, abi, s.cfg.Hidden
+	s.abi, s.layers.abi = abi, abi
+	s.seen = s.pool.mounts.state()
+	if err := s.look(); err != nil {
+		return unavailable(err.Error())
+	}
 	if s.domain, err = sweeperDomain(abi); err != nil {
 		return unavailable(err.Error())
 	}
@@ -193,7 +208,7 @@ func (s *Sandbox) Policy(mode Mode, root, temp string, readable []string) (Polic
 	if !slices.Contains(modes, mode) {
 		return Policy{}, fmt.Errorf("unknown mode %q", mode)
 	}
-	p := Policy{mode: mode, root: root, temp: temp, readable: readable, hidden: s.cfg.Hidden}
+	p := Policy{mode: mode, root: root, temp: temp, readable: readable, hidden: s.hiddenNow()}
 	if mode == FullAccess {
 		return p, nil
 	}
@@ -235,6 +250,11 @@ type Command struct {
 func (s *Sandbox) Start(ctx context.Context, c Command) (*Process, error) {
 	if reason := s.report.unavailable(c.Policy.mode); reason != "" {
 		return nil, &UnavailableError{"probe", reason}
+	}
+	if c.Policy.mode.Confined() {
+		if err := s.refresh(); err != nil {
+			return nil, &UnavailableError{runner.StageMasks.String(), err.Error()}
+		}
 	}
 	s.pool.want(c.Policy.mode)
 	return s.start(ctx, s.sort(c.Policy), c)

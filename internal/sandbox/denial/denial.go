@@ -100,6 +100,10 @@ type Evidence struct {
 	// a file system hangs, possibly after Classify has returned.
 	Forbidden func(path string, op Op) bool
 
+	// Hidden reports that the command cannot see path at all, so that no message of it can be about it, and what is there is
+	// not to be found out from the answer. It is called as Forbidden is; nil: it sees everything.
+	Hidden func(path string) bool
+
 	Cred Cred
 }
 

@@ -105,7 +105,7 @@ func (p prober) locate(n name, k kind) (location, bool) {
 			}
 			text = p.e.Workdir + "/" + text
 		}
-		loc, err := resolve(text, k != entry && k != link, p.deadline)
+		loc, err := resolve(text, k != entry && k != link, p.e.Hidden, p.deadline)
 		if err != nil {
 			continue
 		}

@@ -28,6 +28,7 @@ type location struct {
 
 // resolver looks paths up as the thread's credentials allow.
 type resolver struct {
+	hidden   func(path string) bool // what is not looked at; nil: nothing
 	deadline time.Time
 	todo     []string // components still to walk, the next one last
 	steps    int
@@ -37,10 +38,10 @@ type resolver struct {
 // resolve follows the symbolic links of name, an absolute path; that of its
 // last component only if followLast is set. Unlike filepath.EvalSymlinks it
 // accepts a missing end, treats ".." behind a link as the kernel does, and
-// refuses to look into a process's directory under /proc: there the caller
-// would see itself instead of the command.
-func resolve(name string, followLast bool, deadline time.Time) (location, error) {
-	r := resolver{deadline: deadline}
+// refuses to look into a process's directory under /proc, where the caller
+// would see itself instead of the command, and at what is hidden.
+func resolve(name string, followLast bool, hidden func(string) bool, deadline time.Time) (location, error) {
+	r := resolver{hidden: hidden, deadline: deadline}
 	r.push(name)
 	loc := location{path: "/", dir: "/", exists: true, inDir: true}
 	if err := lstat("/", &loc.stat); err != nil {
@@ -59,7 +60,7 @@ func resolve(name string, followLast bool, deadline time.Time) (location, error)
 			continue
 		}
 		next := path.Join(loc.path, component)
-		if isProcess(next) {
+		if isProcess(next) || r.hidden != nil && r.hidden(next) {
 			return location{}, errUnresolvable
 		}
 		var st unix.Statx_t

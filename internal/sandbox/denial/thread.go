@@ -30,6 +30,20 @@ func onThread(f func()) {
 	}()
 }
 
+// As runs f with the file credentials of a command: c and no capability, on a thread of its own. f must not start goroutines that
+// look at files. An error means that the credentials could not be taken on, and f did not run.
+func As(c Cred, f func()) error {
+	done := make(chan error, 1)
+	onThread(func() {
+		err := takeOn(c)
+		if err == nil {
+			f()
+		}
+		done <- err
+	})
+	return <-done
+}
+
 // takeOn gives the calling thread, and no other, the file credentials of a
 // command: c and no capability. It fails unless the kernel confirms them.
 func takeOn(c Cred) error {

@@ -22,8 +22,7 @@ const OrdersFD = 4
 const ScriptFD = 3
 
 // Job is one command to start. Its descriptors travel beside it, in this
-// order: the memfd that holds the encoded Job, stdin, stdout, stderr, the
-// working directory (unless there is a World), then Rulesets Landlock rulesets, then the script (if HasScript).
+// order: the memfd that holds the encoded Job, stdin, stdout, stderr, then Rulesets Landlock rulesets, then the script (if HasScript).
 type Job struct {
 	Sequence  uint32   // 1 for a runner's first job, and rising; orders name it
 	Shell     string   // path that is executed
@@ -32,10 +31,10 @@ type Job struct {
 	Limits    []Limit
 	Rulesets  int // how many Landlock rulesets to enter, in order
 	HasScript bool
+	Workdir   string // absolute; the command enters it by its own permissions, every directory on the way included
 
 	// For a runner with a World.
-	NullStdin  bool   // stdin is the null device: the runner takes its own
-	Workdir    string // absolute; no descriptor is sent for it
+	NullStdin  bool // stdin is the null device: the runner takes its own
 	Shows      []Show
 	TempRights uint64 // what the rulesets are to grant in the private /tmp and /dev/shm
 }

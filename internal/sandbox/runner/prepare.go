@@ -109,8 +109,10 @@ func prepareLate(r *region, j *Job, f fds) (send []int, err error) {
 	for _, lim := range j.Limits {
 		l.add(StageLimits, syscall.SYS_PRLIMIT64, 0, uintptr(lim.Resource), r.words(lim.Soft, lim.Hard), 0)
 	}
-	// The capabilities are gone: a directory that only they could enter is not for the command.
-	l.add(StageWorkdir, syscall.SYS_FCHDIR, number(f.workdir))
+	// By its path: a descriptor that another has opened would lend the command that one's permissions on the way, and would lie in that
+	// one's file tree. The links of /proc lead to nothing but what this process has.
+	workdir := r.str(j.Workdir)
+	l.add(StageWorkdir, syscall.SYS_CHDIR, workdir)
 	for _, rs := range f.rulesets {
 		l.add(StageLandlock, sysLandlockRestrictSelf, number(rs), 0)
 	}
@@ -122,7 +124,7 @@ func prepareLate(r *region, j *Job, f fds) (send []int, err error) {
 	}
 	l.add(StageSignals, syscall.SYS_RT_SIGPROCMASK, sigSetmask, r.words(0), 0, 8)
 	path, argv, env := r.str(j.Shell), r.strs(j.Argv), r.strs(j.Env)
-	if path == 0 || argv == 0 || env == 0 {
+	if path == 0 || argv == 0 || env == 0 || workdir == 0 {
 		return nil, &StartError{StageExec, syscall.E2BIG}
 	}
 	l.add(StageExec, syscall.SYS_EXECVE, path, argv, env)

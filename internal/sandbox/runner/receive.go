@@ -5,7 +5,6 @@ import "syscall"
 // fds are the descriptors that came with a Job.
 type fds struct {
 	stdin, stdout, stderr int
-	workdir               int
 	rulesets              []int
 	script                int
 }
@@ -25,9 +24,9 @@ type message struct {
 	fds     fds
 }
 
-// receive waits for a message. hasWorld says whether Jobs come without a working directory. ok is false when the
+// receive waits for a message. ok is false when the
 // daemon closed the socket instead.
-func receive(hasWorld bool) (m message, ok bool) {
+func receive() (m message, ok bool) {
 	var buf [8]byte
 	oob := make([]byte, syscall.CmsgSpace(32*4))
 	var n, oobn int
@@ -53,7 +52,7 @@ func receive(hasWorld bool) (m message, ok bool) {
 	if buf[0] == MessageSetup {
 		return setupOf(content, got[1:]), true
 	}
-	return jobOf(content, got[1:], hasWorld), true
+	return jobOf(content, got[1:]), true
 }
 
 func setupOf(content []byte, got []int) (m message) {
@@ -78,12 +77,12 @@ func setupOf(content []byte, got []int) (m message) {
 	return m
 }
 
-func jobOf(content []byte, got []int, hasWorld bool) (m message) {
+func jobOf(content []byte, got []int) (m message) {
 	j, err := ParseJob(content)
 	if err != nil {
 		return m
 	}
-	f, fits := assign(j, got, hasWorld)
+	f, fits := assign(j, got)
 	if !fits {
 		return m
 	}
@@ -118,7 +117,7 @@ func readMemfd(memfd int) ([]byte, error) {
 }
 
 // assign tells the descriptors that follow the Job apart; see [Job].
-func assign(j *Job, got []int, hasWorld bool) (f fds, ok bool) {
+func assign(j *Job, got []int) (f fds, ok bool) {
 	next := func() int {
 		if len(got) == 0 {
 			ok = false
@@ -129,10 +128,7 @@ func assign(j *Job, got []int, hasWorld bool) (f fds, ok bool) {
 		return fd
 	}
 	ok = true
-	f = fds{stdin: next(), stdout: next(), stderr: next(), workdir: -1, script: -1}
-	if !hasWorld {
-		f.workdir = next()
-	}
+	f = fds{stdin: next(), stdout: next(), stderr: next(), script: -1}
 	for range j.Rulesets {
 		f.rulesets = append(f.rulesets, next())
 	}
@@ -143,7 +139,7 @@ func assign(j *Job, got []int, hasWorld bool) (f fds, ok bool) {
 }
 
 func closeAll(f fds) {
-	for _, fd := range append([]int{f.stdin, f.stdout, f.stderr, f.workdir, f.script}, f.rulesets...) {
+	for _, fd := range append([]int{f.stdin, f.stdout, f.stderr, f.script}, f.rulesets...) {
 		if fd >= 0 {
 			syscall.Close(fd)
 		}

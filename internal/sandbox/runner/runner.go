@@ -57,7 +57,7 @@ func run() {
 	_ = prctl(prSetDumpable, 0)
 	syscall.CloseOnExec(SocketFD)
 	syscall.CloseOnExec(OrdersFD)
-	m, ok := receive(false)
+	m, ok := receive()
 	if !ok {
 		return
 	}
@@ -73,7 +73,7 @@ func run() {
 		}
 		r.send(Record{Kind: KindReady})
 		r.settle()
-		m, ok := receive(r.world != nil)
+		m, ok := receive()
 		again = ok && r.serve(m.job, m.fds) && r.tidy()
 	}
 	r.dismiss()
@@ -191,7 +191,7 @@ func (r *runner) rehearse() {
 	if err != nil {
 		return
 	}
-	f := fds{stdin: -1, stdout: -1, stderr: -1, workdir: -1, rulesets: []int{-1, -1}, script: -1}
+	f := fds{stdin: -1, stdout: -1, stderr: -1, rulesets: []int{-1, -1}, script: -1}
 	send, _ := prepareLate(r.region, j, f)
 	_ = syscall.UnixRights(send...)
 	r.region.clear()

@@ -42,15 +42,12 @@ func (w *world) enter(j *Job, f *fds) *StartError {
 			return stageError(StageMasks, err)
 		}
 	}
-	// Opened here, as a path of this tree: a descriptor of the daemon's would lead out of it. The command's
-	// permissions are looked at when it enters.
-	var err error
-	if f.workdir, err = openPath(atFDCWD, j.Workdir, syscall.O_DIRECTORY, resolveNoMagic); err != nil {
-		return stageError(StageWorkdir, err)
-	}
 	if j.NullStdin {
 		syscall.Close(f.stdin)
-		if f.stdin, err = dup(w.null); err != nil {
+		// Opened anew each time: the flags and locks of an open file are everybody's who has it. And in this tree: the
+		// host's device could be changed through its descriptor.
+		var err error
+		if f.stdin, err = syscall.Open("/dev/null", syscall.O_RDONLY|syscall.O_CLOEXEC, 0); err != nil {
 			return stageError(StageStdio, err)
 		}
 	}
@@ -193,8 +190,4 @@ func allow(rulesets []int, dir int, rights uint64) error {
 		}
 	}
 	return nil
-}
-
-func dup(fd int) (int, error) {
-	return fdOr2(syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_DUPFD_CLOEXEC, 0))
 }

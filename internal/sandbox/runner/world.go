@@ -17,7 +17,6 @@ type world struct {
 	view    int    // the host's tree as it was, writable where it was. Covered, so that no path leads to it
 	area    int    // an empty directory beside view, for a command's private files
 	nothing int    // a file beside view that cannot be opened, to cover others with
-	null    int    // /dev/null of this tree: the host's could be changed through its descriptor
 	covers  uint64 // the device of nothing
 	hidden  []string
 	masks   []mask
@@ -130,11 +129,7 @@ func (w *world) makeDevices(*World) error {
 	if _, err := makeDir(dev, "shm"); err != nil {
 		return err
 	}
-	if err := setMount(dev, mountAttr{set: mountReadOnly}, false); err != nil {
-		return err
-	}
-	w.null, err = syscall.Open("/dev/null", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
-	return err
+	return setMount(dev, mountAttr{set: mountReadOnly}, false)
 }
 
 // bindDevice shows one device of the host in dev. One that is not there is not missed; its node read-only, so that its

@@ -147,6 +147,6 @@ func ownLimits() check {
 // noLease refuses leases and delegations: with one, the owner of a file that it can only read makes everybody else's open
 // of it wait for most of a minute, outside too.
 func noLease() check {
-	code := append([]bpf.Instruction{low(1)}, oneOf([]uint32{unix.F_SETLEASE, unix.F_SETDELEG}, refuse)...)
+	code := append([]bpf.Instruction{low(1)}, oneOf([]uint32{unix.F_SETLEASE, unix.F_SETDELEG, unix.F_SET_RW_HINT, unix.F_SET_FILE_RW_HINT}, refuse)...)
 	return check{"leases", append(code, allow.ret())}
 }

@@ -1,0 +1,199 @@
+package sandbox_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bashd/internal/sandbox"
+)
+
+// TestWorkdirLendsNoPermissions: a working directory behind one that the command's user may not pass is not entered with
+// anybody else's permissions.
+func TestWorkdirLendsNoPermissions(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	everyTier(t, func(t *testing.T, f *fixture) {
+		closed := tempDir(t)
+		inner := closed + "/inner"
+		must(t, os.Mkdir(inner, 0o755))
+		must(t, os.WriteFile(inner+"/f", []byte("canary"), 0o644))
+		must(t, os.Chown(closed, 12345, 12345))
+		must(t, os.Chmod(closed, 0o700))
+		link := f.ws + "/link"
+		must(t, os.Symlink(inner, link))
+		for _, mode := range []sandbox.Mode{sandbox.ReadOnly, sandbox.WorkspaceWrite} {
+			for _, dir := range []string{inner, link} {
+				c := f.command(t, mode, "cat f")
+				c.Workdir = dir
+				p, err := f.Start(t.Context(), c)
+				if _, ok := errors.AsType[*sandbox.WorkdirError](err); !ok {
+					t.Errorf("%s, %s: %v, want a WorkdirError", mode, dir, err)
+				}
+				if err == nil {
+					t.Errorf("it printed %q", finish(t, p).stdout)
+				}
+			}
+		}
+		must(t, os.Remove(link))
+	})
+}
+
+// TestHiddenInsideWorkspace: a workspace shows nothing of a hidden path that lies in it, nor can it be written to there.
+func TestHiddenInsideWorkspace(t *testing.T) {
+	everyTier(t, func(t *testing.T, f *fixture) {
+		secret := f.ws + "/secret"
+		must(t, os.Mkdir(secret, 0o755))
+		must(t, os.WriteFile(secret+"/f", []byte("canary"), 0o644))
+		g, err := sandbox.New(t.Context(), sandbox.Config{Shell: "/bin/bash", Scratch: f.state, Hidden: []string{secret}, Tier: f.tier, RunAs: f.runAs})
+		must(t, err)
+		defer g.Close()
+		f.Sandbox.Close()
+		f.Sandbox = g
+		got := f.run(t, f.command(t, sandbox.ReadOnly, `cat secret/f; cat "$WS/secret/f"; cd secret && cat f`))
+		if strings.Contains(got.stdout, "canary") {
+			t.Errorf("got %+v", got)
+		}
+		if _, err := f.Policy(sandbox.WorkspaceWrite, f.ws, f.temp, nil); err == nil {
+			t.Error("a writable root may hold a hidden path")
+		}
+	})
+}
+
+// TestHiddenBehindALink: what is hidden by a path is not shown because the path comes to lead somewhere else.
+func TestHiddenBehindALink(t *testing.T) {
+	dir := tempDir(t)
+	must(t, os.Mkdir(dir+"/real", 0o755))
+	must(t, os.WriteFile(dir+"/real/f", []byte("canary"), 0o644))
+	everyTier(t, func(t *testing.T, f *fixture) {
+		read := func() error {
+			c := f.command(t, sandbox.ReadOnly, `cat "$FILE"`)
+			c.Env = append(c.Env, "FILE="+dir+"/later/f")
+			p, err := f.Start(t.Context(), c)
+			if err == nil && finish(t, p).stdout == "canary" {
+				t.Error("the hidden file was read")
+			}
+			return err
+		}
+		if err := read(); err != nil { // not there yet
+			t.Error(err)
+		}
+		must(t, os.Symlink("real", dir+"/later"))
+		defer os.Remove(dir + "/later")
+		if _, ok := errors.AsType[*sandbox.UnavailableError](read()); !ok {
+			t.Error("no UnavailableError")
+		}
+	}, func(c *sandbox.Config) { c.Hidden = []string{dir + "/later"} })
+}
+
+// TestMountsAreFollowed: what is mounted and unmounted on the host is seen by the next command, and a hidden path is hidden wherever
+// it is mounted.
+func TestMountsAreFollowed(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	secret := tempDir(t)
+	must(t, os.Chmod(secret, 0o755))
+	must(t, os.WriteFile(secret+"/f", []byte("canary"), 0o644))
+	everyTier(t, func(t *testing.T, f *fixture) {
+		read := func(file string) string {
+			c := f.command(t, sandbox.ReadOnly, `cat "$FILE" 2>/dev/null`)
+			c.Env = append(c.Env, "FILE="+file)
+			return f.run(t, c).stdout
+		}
+		place := tempDir(t)
+		must(t, os.Chmod(place, 0o755))
+		read(place)
+		if err := unix.Mount("tmpfs", place, "tmpfs", 0, "mode=0755"); err != nil {
+			t.Skipf("nothing can be mounted here: %v", err)
+		}
+		mounted := true
+		defer func() {
+			if mounted {
+				_ = unix.Unmount(place, unix.MNT_DETACH)
+			}
+		}()
+		must(t, os.WriteFile(place+"/f", []byte("new"), 0o644))
+		if got := read(place + "/f"); got != "new" {
+			t.Errorf("what was mounted is not seen: %q", got)
+		}
+		must(t, unix.Unmount(place, 0))
+		mounted = false
+		if got := read(place + "/f"); got != "" {
+			t.Errorf("what was unmounted is seen: %q", got)
+		}
+		must(t, unix.Mount(secret, place, "", unix.MS_BIND, ""))
+		mounted = true
+		if got := read(place + "/f"); got != "" {
+			t.Errorf("the hidden file was read at another place: %q", got)
+		}
+	}, func(c *sandbox.Config) { c.Hidden, c.Warm = []string{secret}, 1 })
+}
+
+// TestDenialIsNoOracle: where hidden paths are not there for commands, no message makes the answer depend on what is.
+func TestDenialIsNoOracle(t *testing.T) {
+	secret := tempDir(t)
+	must(t, os.WriteFile(secret+"/f", nil, 0o644))
+	must(t, os.Symlink("/var/tmp", secret+"/link"))
+	f := newFixture(t, func(c *sandbox.Config) { c.Hidden = []string{secret} })
+	f.needs(t, sandbox.ReadOnly)
+	if f.Report().Tier != sandbox.TierNamespaces {
+		t.Skip("hidden names show here, and the report says so")
+	}
+	p := f.command(t, sandbox.ReadOnly, "true").Policy
+	for _, line := range []string{
+		"cat: " + secret + "/f: Permission denied", "touch: cannot touch '" + secret + "/f': Read-only file system",
+		"touch: cannot touch '" + secret + "/none': Read-only file system", "touch: cannot touch '" + secret + "/link/x': Read-only file system",
+	} {
+		if d, denied := f.Denied(p, "/", 1, false, []byte(line+"\n")); denied {
+			t.Errorf("%s: %+v", line, d)
+		}
+	}
+	if _, denied := f.Denied(p, "/", 1, false, []byte("touch: cannot touch '"+f.out+"/x': Read-only file system\n")); !denied {
+		t.Error("a real denial is none")
+	}
+}
+
+// TestNothingStaysInTheRunner: what a command does to its standard input is not there for the next.
+func TestNothingStaysInTheRunner(t *testing.T) {
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("needs python3")
+	}
+	everyTier(t, func(t *testing.T, f *fixture) {
+		const script = `exec python3 -c 'import fcntl, os
+print(fcntl.fcntl(0, fcntl.F_GETFL) & (os.O_NONBLOCK | os.O_APPEND))
+fcntl.fcntl(0, fcntl.F_SETFL, os.O_NONBLOCK | os.O_APPEND)'`
+		for range 6 {
+			if got := f.run(t, f.command(t, sandbox.ReadOnly, script)); got.stdout != "0\n" {
+				t.Fatalf("got %+v", got)
+			}
+			time.Sleep(10 * time.Millisecond) // for the runner to be ready again
+		}
+	}, func(c *sandbox.Config) { c.Warm = 1 })
+}
+
+// TestCommandsYieldToTheDaemon: commands are nicer than the daemon, whatever that is, and have a share of what the kernel counts for
+// the user that leaves the daemon some.
+func TestCommandsYieldToTheDaemon(t *testing.T) {
+	everyTier(t, func(t *testing.T, f *fixture) {
+		prio, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+		must(t, err)
+		var files unix.Rlimit
+		must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &files))
+		got := f.run(t, f.command(t, sandbox.ReadOnly, `nice; ulimit -n; ulimit -i`))
+		var nice, open, signals uint64
+		if _, err := fmt.Sscan(got.stdout, &nice, &open, &signals); err != nil {
+			t.Fatal(err, got)
+		}
+		if nice != uint64(min(20-prio+5, 19)) || open >= files.Cur || signals > 1024 || open != f.Limits().OpenFiles {
+			t.Errorf("nice %d, %d files of %d, %d signals", nice, open, files.Cur, signals)
+		}
+	}, func(c *sandbox.Config) { c.Limits.OpenFiles = 1 << 30 })
+}
