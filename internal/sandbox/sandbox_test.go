@@ -31,6 +31,7 @@ type fixture struct {
 	*sandbox.Sandbox
 	state, own, temp, ws, out string
 	runAs                     *sandbox.Credential
+	tier                      string // the one that was asked for
 }
 
 // tempEnv names where tempDir makes its directories, for a process that is killed and cannot tidy up.
@@ -106,6 +107,7 @@ func everyTier(t *testing.T, test func(t *testing.T, f *fixture), change ...func
 				t.Skip("needs root")
 			}
 			f := newFixture(t, append([]func(*sandbox.Config){func(c *sandbox.Config) { c.Tier, c.RunAs = tier.tier, tier.runAs }}, change...)...)
+			f.tier = tier.tier
 			if why := f.Report().ReadOnly.Unavailable; why != "" {
 				t.Skipf("this host has no such tier: %s", why)
 			}
