@@ -102,8 +102,8 @@ var slowings = []strike{
 	{"prlimit-thread", sandbox.GapScheduling, func(_, tid int) error {
 		return unix.Prlimit(tid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 64, Max: 64}, nil)
 	}},
-	{"renice", sandbox.GapScheduling, func(_, tid int) error { return unix.Setpriority(unix.PRIO_PROCESS, tid, 15) }},
-	{"renice-group", sandbox.GapScheduling, func(pid, _ int) error { return unix.Setpriority(unix.PRIO_PGRP, pid, 15) }},
+	{"renice", sandbox.GapScheduling, func(_, tid int) error { return unix.Setpriority(unix.PRIO_PROCESS, tid, 19) }},
+	{"renice-group", sandbox.GapScheduling, func(pid, _ int) error { return unix.Setpriority(unix.PRIO_PGRP, pid, 19) }},
 	{"affinity", sandbox.GapScheduling, func(_, tid int) error {
 		set := unix.CPUSet{}
 		set.Set(0)
@@ -184,7 +184,7 @@ func trace(request uintptr, pid int) error {
 
 // storms name nobody and reach whoever they can; they are told by what is seen outside, and by their not being refused.
 var storms = []strike{
-	{"renice-user", sandbox.GapScheduling, func(int, int) error { return unix.Setpriority(unix.PRIO_USER, os.Geteuid(), 15) }},
+	{"renice-user", sandbox.GapScheduling, func(int, int) error { return unix.Setpriority(unix.PRIO_USER, os.Geteuid(), 19) }},
 	{"ionice-user", sandbox.GapScheduling, func(int, int) error {
 		return raw(unix.SYS_IOPRIO_SET, ioprioUser, uintptr(os.Geteuid()), ioprioIdle)
 	}},
