@@ -42,7 +42,7 @@ func caseH01(t *testing.T, d *daemon) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			command := fmt.Sprintf("echo $$ >pid-%s; sleep 6101 & setsid sleep 6101 & sleep 6101", name)
+			command := fmt.Sprintf("echo $$ >pid-%[1]s; export H01=%[1]s; sleep 6101 & setsid sleep 6101 & sleep 6101", name)
 			c := d.dial(t)
 			c.post(t, in{"command": command, "sandboxMode": "workspace-write"})
 			pid := filepath.Join(d.shared(), "pid-"+name)
@@ -61,7 +61,7 @@ func caseH01(t *testing.T, d *daemon) {
 			if !r.Aborted || r.TimedOut || r.Cause != "disconnect" || r.Status != "killed" {
 				t.Errorf("recorded as %s", r.raw)
 			}
-			if alive := processes(func(p proc) bool { return fmt.Sprint(p.pid) == tree }); len(alive) > 0 {
+			if alive := processes(func(p proc) bool { return strings.Contains("\x00"+p.environ, "\x00H01="+name+"\x00") }); len(alive) > 0 {
 				t.Errorf("left: %q", alive)
 			}
 			if name == "half-closed" { // it can still read what became of its run
