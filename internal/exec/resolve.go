@@ -160,11 +160,16 @@ func (m *Manager) workdir(s Spec, requested string) (dir string, err error) {
 	if policy.Hides(filepath.Clean(dir)) {
 		return "", hidden
 	}
-	real := ""
-	if asErr := m.set.Sandbox.AsCommand(s.Mode, func() { real, err = enter(dir) }); asErr != nil {
+	real, leads := "", false
+	look := func() {
+		if leads = policy.LeadsToHidden(dir); !leads {
+			real, err = enter(dir)
+		}
+	}
+	if asErr := m.set.Sandbox.AsCommand(s.Mode, look); asErr != nil {
 		return dir, nil // nothing is told; what cannot be looked at in this way is seen when the command enters, or is confined
 	}
-	if real != "" && policy.Hides(real) {
+	if leads || real != "" && policy.Hides(real) {
 		return "", hidden
 	}
 	if err != nil {

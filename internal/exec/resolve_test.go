@@ -39,6 +39,13 @@ func TestResolveRefuses(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	root, err := f.Resolve(alice, exec.Foreground, exec.Request{Command: "true"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(f.state, filepath.Join(root.WorkspaceRoot, "link")); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		r     exec.Request
 		code  exec.Code

@@ -22,7 +22,8 @@ type mountPoint struct {
 // parseMounts reads a mountinfo: "id parent major:minor root mountpoint options…", with blanks in names as octal escapes.
 func parseMounts(mountinfo string) (list []mountPoint) {
 	for line := range strings.Lines(mountinfo) {
-		if f := strings.Fields(line); len(f) >= 5 {
+		// The kernel escapes the blank, and no other white space.
+		if f := strings.Split(line, " "); len(f) >= 5 {
 			list = append(list, mountPoint{f[2], unescape(f[3]), unescape(f[4])})
 		}
 	}
@@ -45,23 +46,20 @@ func unescape(s string) string {
 }
 
 // withAliases adds to hidden paths the other places where mounts show the same files: a volume that is mounted twice, a bind mount.
-// What it returns is sorted, so that a directory comes before what lies in it.
+// What is mounted below a hidden path, and what another mount covers at it, is hidden elsewhere, too. What it returns is sorted, so that a
+// directory comes before what lies in it.
 func withAliases(hidden []string, mounts []mountPoint) []string {
-	all := slices.Clone(hidden)
-	for _, path := range hidden {
-		own, inside, ok := lookUp(mounts, path)
-		if !ok {
-			continue
+	paths := slices.Clone(hidden)
+	for _, m := range mounts {
+		if slices.ContainsFunc(hidden, func(h string) bool { return within(m.at, h) }) {
+			paths = append(paths, m.at)
 		}
-		for _, m := range mounts {
-			if m.device != own.device || m == own {
-				continue
-			}
-			switch {
-			case within(inside, m.root): // the mount shows it, maybe with more
-				all = append(all, filepath.Join(m.at, strings.TrimPrefix(inside, m.root)))
-			case within(m.root, inside): // the mount shows a part of it
-				all = append(all, m.at)
+	}
+	all := slices.Clone(hidden)
+	for _, path := range paths {
+		for _, own := range mounts {
+			if within(path, own.at) {
+				all = append(all, aliases(own, filepath.Join(own.root, strings.TrimPrefix(path, own.at)), mounts)...)
 			}
 		}
 	}
@@ -69,15 +67,18 @@ func withAliases(hidden []string, mounts []mountPoint) []string {
 	return slices.Compact(all)
 }
 
-// lookUp finds the mount that path lies in, and where in its file system.
-func lookUp(mounts []mountPoint, path string) (found mountPoint, inside string, ok bool) {
+// aliases lists where other mounts show what is at a place inside of the file system of a mount.
+func aliases(own mountPoint, inside string, mounts []mountPoint) (list []string) {
 	for _, m := range mounts {
-		// A later one covers an earlier one at the same place.
-		if within(path, m.at) && (!ok || len(m.at) >= len(found.at)) {
-			found, ok = m, true
+		switch {
+		case m.device != own.device || m == own:
+		case within(inside, m.root): // the mount shows it, maybe with more
+			list = append(list, filepath.Join(m.at, strings.TrimPrefix(inside, m.root)))
+		case within(m.root, inside): // the mount shows a part of it
+			list = append(list, m.at)
 		}
 	}
-	return found, filepath.Join(found.root, strings.TrimPrefix(path, found.at)), ok
+	return list
 }
 
 // look finds out what is hidden with the mounts as they are now. Without a list of mounts nothing is known of
@@ -87,9 +88,10 @@ func (s *Sandbox) look() error {
 	if err != nil {
 		return err
 	}
+	hidden := withAliases(s.cfg.Hidden, parseMounts(string(mountinfo)))
 	s.mu.Lock()
-	s.hidden = withAliases(s.cfg.Hidden, parseMounts(string(mountinfo)))
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	s.hidden = hidden
 	return nil
 }
 
@@ -127,8 +129,8 @@ func (s *Sandbox) followMounts() error {
 	if err := s.look(); err != nil {
 		return err
 	}
-	s.use(s.tier)
 	s.seen = state
+	s.use(s.tier)
 	return nil
 }
 

@@ -108,8 +108,10 @@ func TestMountsAreFollowed(t *testing.T) {
 			c.Env = append(c.Env, "FILE="+file)
 			return f.run(t, c).stdout
 		}
-		place := tempDir(t)
-		must(t, os.Chmod(place, 0o755))
+		above := tempDir(t)
+		must(t, os.Chmod(above, 0o755))
+		place := above + "/place" // in a directory that commands may read as a whole
+		must(t, os.Mkdir(place, 0o755))
 		read(place)
 		if err := unix.Mount("tmpfs", place, "tmpfs", 0, "mode=0755"); err != nil {
 			t.Skipf("nothing can be mounted here: %v", err)
@@ -133,6 +135,19 @@ func TestMountsAreFollowed(t *testing.T) {
 		mounted = true
 		if got := read(place + "/f"); got != "" {
 			t.Errorf("the hidden file was read at another place: %q", got)
+		}
+		must(t, unix.Unmount(place, 0))
+		mounted = false
+		// A volume in a hidden directory, and elsewhere.
+		volume := secret + "/volume"
+		must(t, os.MkdirAll(volume, 0o755))
+		must(t, unix.Mount("tmpfs", volume, "tmpfs", 0, "mode=0755"))
+		defer func() { _ = unix.Unmount(volume, unix.MNT_DETACH) }()
+		must(t, os.WriteFile(volume+"/f", []byte("canary"), 0o644))
+		must(t, unix.Mount(volume, place, "", unix.MS_BIND, ""))
+		mounted = true
+		if got := read(place + "/f"); got != "" {
+			t.Errorf("a hidden volume was read at another place: %q", got)
 		}
 	}, func(c *sandbox.Config) { c.Hidden, c.Warm = []string{secret}, 1 })
 }
@@ -196,4 +211,41 @@ func TestCommandsYieldToTheDaemon(t *testing.T) {
 			t.Errorf("nice %d, %d files of %d, %d signals", nice, open, files.Cur, signals)
 		}
 	}, func(c *sandbox.Config) { c.Limits.OpenFiles = 1 << 30 })
+}
+
+// TestStoppedRunner: a command with full access that stops its runner ends all the same when it is killed.
+func TestStoppedRunner(t *testing.T) {
+	f := newFixture(t)
+	c := f.command(t, sandbox.FullAccess, `echo up; sleep 0.2; setsid sleep 3999 & kill -STOP $PPID; sleep 3999`)
+	alive := mark(t, &c)
+	p := startAndAwait(t, f, c, "up\n")
+	time.Sleep(500 * time.Millisecond)
+	p.Kill()
+	awaitGone(t, p, 10*time.Second)
+	if left := alive(); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// TestNextProcessKilled: that what waits to become a command was killed costs a caller nothing but time.
+func TestNextProcessKilled(t *testing.T) {
+	everyTier(t, func(t *testing.T, f *fixture) {
+		f.run(t, f.command(t, sandbox.ReadOnly, "true"))
+		time.Sleep(300 * time.Millisecond) // for a runner to wait
+		for _, runner := range f.Trees() {
+			children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", runner, runner))
+			if err != nil {
+				t.Skip("this kernel does not list children")
+			}
+			for child := range strings.FieldsSeq(string(children)) {
+				var pid int
+				_, err := fmt.Sscan(child, &pid)
+				must(t, err)
+				_ = unix.Kill(pid, unix.SIGKILL)
+			}
+		}
+		if got := f.run(t, f.command(t, sandbox.ReadOnly, "echo ran")); got.stdout != "ran\n" {
+			t.Errorf("got %+v", got)
+		}
+	}, func(c *sandbox.Config) { c.Warm = 1 })
 }

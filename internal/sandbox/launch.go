@@ -138,7 +138,7 @@ func ourEnd(fd int, name string) *os.File {
 // openRules adds the rulesets: the write layer, and before it, where there are no namespaces, the read layer.
 func (s *Sandbox) openRules(l *launch, p Policy, job *runner.Job) error {
 	if !s.namespaced(p.mode) {
-		read, err := s.layers.take(p.hidden, p.exceptions())
+		read, err := s.layers.take(s.hiddenNow(), p.exceptions())
 		if err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ type Limits struct {
 const reservedThreads = 64
 
 // runnerThreads is how many threads a runner has at most.
-const runnerThreads = 8
+const runnerThreads = 16
 
 // maxPendingSignals bounds what a command can queue: the kernel counts them for the user, and who has the higher limit is not
 // kept from his by who has used up his own.

@@ -103,6 +103,12 @@ func deepest(dirs []string, path string) (n int) {
 	return n
 }
 
+// LeadsToHidden reports that the way of an absolute path leads to what a confined command cannot see, by a symbolic link or without. It is
+// to be called by [Sandbox.AsCommand].
+func (p Policy) LeadsToHidden(path string) bool {
+	return p.mode.Confined() && denial.LeadsTo(path, p.covers)
+}
+
 // covers reports that nothing of path is seen: it is hidden, and leads to nothing that is not.
 func (p Policy) covers(path string) bool {
 	return p.Hides(path) && !slices.ContainsFunc(p.exceptions(), func(e string) bool { return within(e, path) })

@@ -84,7 +84,7 @@ func (p *pool) refill(ctx context.Context) {
 			}
 			continue
 		}
-		h, err := p.spawn(m)
+		h, err := p.family.spawn(m)
 		if err != nil {
 			p.log.Warn("starting a runner ahead of time failed", "error", err)
 			pause(ctx, retryWait)
@@ -92,15 +92,6 @@ func (p *pool) refill(ctx context.Context) {
 		}
 		p.put(h)
 	}
-}
-
-func (p *pool) spawn(m Mode) (*handle, error) {
-	state := p.mounts.state()
-	h, err := p.family.spawn(m)
-	if err == nil {
-		h.mounts = state
-	}
-	return h, err
 }
 
 func pause(ctx context.Context, d time.Duration) {
@@ -145,7 +136,7 @@ func (p *pool) take(m Mode, sort string) (*handle, error) {
 			return h, nil
 		}
 	}
-	h, err := p.spawn(m)
+	h, err := p.family.spawn(m)
 	if err == nil {
 		h.served = sort
 	}

@@ -75,6 +75,7 @@ func (p *Process) Terminate() {
 	defer p.mu.Unlock()
 	if !p.over {
 		p.h.order(runner.OrderTerminate)
+		p.h.wake()
 	}
 }
 
@@ -86,6 +87,7 @@ func (p *Process) Kill() {
 	if !p.over && !p.killed {
 		p.killed = true
 		p.h.order(runner.OrderKill)
+		p.h.wake()
 		if p.h.mode == FullAccess && p.h.group != nil {
 			// Faster than the runner can be who has no other means than to look for them; who has left the group is
 			// his all the same.

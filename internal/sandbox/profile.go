@@ -24,7 +24,8 @@ func niceness() int {
 	return nicer
 }
 
-// use makes a tier the one in use: what commands of each mode have in common follows from it.
+// use makes a tier the one in use: what commands of each mode have in common follows from it, and from what is hidden with the mounts
+// that were seen last. Callers hold looking, or are the only one.
 func (s *Sandbox) use(tier string) {
 	s.tier = tier
 	profiles := map[Mode]profile{}
@@ -37,7 +38,7 @@ func (s *Sandbox) use(tier string) {
 }
 
 func (s *Sandbox) profileOf(m Mode) profile {
-	p := profile{namespaced: s.namespaced(m), ruleset: -1}
+	p := profile{namespaced: s.namespaced(m), ruleset: -1, mounts: s.seen}
 	setup := &runner.Setup{Nice: niceness(), OOMScore: commandOOM}
 	if c := s.cfg.RunAs; c != nil {
 		setup.SetUser, setup.UID, setup.GID = true, c.UID, c.GID

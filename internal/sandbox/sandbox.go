@@ -208,10 +208,14 @@ func (s *Sandbox) Policy(mode Mode, root, temp string, readable []string) (Polic
 	if !slices.Contains(modes, mode) {
 		return Policy{}, fmt.Errorf("unknown mode %q", mode)
 	}
-	p := Policy{mode: mode, root: root, temp: temp, readable: readable, hidden: s.hiddenNow()}
+	p := Policy{mode: mode, root: root, temp: temp, readable: readable}
 	if mode == FullAccess {
 		return p, nil
 	}
+	if err := s.followMounts(); err != nil {
+		return Policy{}, err
+	}
+	p.hidden = s.hiddenNow()
 	if s.PrivateTemp(mode) {
 		p.temp, p.private = "", privateDirs
 	}
@@ -279,8 +283,21 @@ func (s *Sandbox) start(ctx context.Context, sort string, c Command) (*Process, 
 		}
 		return nil, &StartError{spawnKind(err), err}
 	}
-	if err := awaitExec(h); err != nil {
+	err = awaitExec(h)
+	if failed, ok := errors.AsType[*runner.StartError](err); ok && failed.Stage == runner.StageClone && failed.Errno == unix.ECHILD {
+		// What waited to become the command was killed, and nothing ran.
 		h.dismiss()
+		if h, err = s.family.spawn(c.Policy.mode); err == nil {
+			h.served = sort
+			if err = h.assign(job, l.fds); err == nil {
+				err = awaitExec(h)
+			}
+		}
+	}
+	if err != nil {
+		if h != nil {
+			h.dismiss()
+		}
 		var failed *runner.StartError
 		if errors.As(err, &failed) {
 			return nil, startFailure(c.Policy.mode, c.Workdir, failed)
@@ -319,7 +336,7 @@ func (s *Sandbox) engage(m Mode, sort string, job *runner.Job, fds []int) (*hand
 	if !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
 		return nil, err
 	}
-	if h, err = s.pool.spawn(m); err != nil {
+	if h, err = s.family.spawn(m); err != nil {
 		return nil, err
 	}
 	if err = h.assign(job, fds); err != nil {

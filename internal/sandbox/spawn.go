@@ -34,6 +34,7 @@ type profile struct {
 	namespaced bool // their runners are started in mount, pid and IPC namespaces of their own
 	setup      []byte
 	ruleset    int                           // the sweeper's, -1: none
+	mounts     uint64                        // the state of the host's mounts that it is of
 	group      func() (*cgroup.Group, error) // makes a control group for the commands of one runner; nil: they have none
 }
 
@@ -64,7 +65,7 @@ func (f *family) spawn(m Mode) (*handle, error) {
 		}
 		return nil, err
 	}
-	h.mode = m
+	h.mode, h.mounts = m, p.mounts
 	if err := h.prepare(p); err != nil {
 		h.dismiss()
 		return nil, err
@@ -281,8 +282,16 @@ func (h *handle) ready() bool {
 	return err == nil && rec.Kind == runner.KindReady
 }
 
+// wake has a runner go on that a command with full access has stopped.
+func (h *handle) wake() {
+	if h.mode == FullAccess && h.proc != nil {
+		_ = h.proc.Signal(syscall.SIGCONT)
+	}
+}
+
 // dismiss ends the runner and what it may have started.
 func (h *handle) dismiss() {
+	defer h.wake()
 	h.conn.Close()
 	if h.orders != nil {
 		h.orders.Close()

@@ -15,7 +15,17 @@ const (
 	maxLinks   = 40  // the kernel's own limit
 )
 
-var errUnresolvable = errors.New("path cannot be judged")
+var (
+	errUnresolvable = errors.New("path cannot be judged")
+	errHidden       = errors.New("path leads to what is hidden")
+)
+
+// LeadsTo reports that the way of an absolute path, its symbolic links followed, comes to a place for which hidden is true. What is there is not
+// looked at. It is to be called with the permissions of who would go that way.
+func LeadsTo(path string, hidden func(string) bool) bool {
+	_, err := resolve(path, true, hidden, time.Now().Add(maxTime))
+	return errors.Is(err, errHidden)
+}
 
 // location is where a path leads.
 type location struct {
@@ -60,8 +70,11 @@ func resolve(name string, followLast bool, hidden func(string) bool, deadline ti
 			continue
 		}
 		next := path.Join(loc.path, component)
-		if isProcess(next) || r.hidden != nil && r.hidden(next) {
+		if isProcess(next) {
 			return location{}, errUnresolvable
+		}
+		if r.hidden != nil && r.hidden(next) {
+			return location{}, errHidden
 		}
 		var st unix.Statx_t
 		switch err := lstat(next, &st); {

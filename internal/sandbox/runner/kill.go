@@ -33,11 +33,8 @@ func (r *runner) obey() {
 		}
 		switch order[0] {
 		case OrderTerminate:
-			r.forRunning(func() {
-				r.signalAll(syscall.SIGTERM)
-				// Stopped processes act on SIGTERM only when they continue.
-				r.signalAll(syscall.SIGCONT)
-			})
+			// Stopped processes act on SIGTERM only when they continue.
+			r.forRunning(func() { r.signalAll(syscall.SIGTERM, syscall.SIGCONT) })
 		case OrderKill:
 			if r.forRunning(func() { r.sweeping.Store(true) }) {
 				go r.killAll() // and go on listening: the daemon may vanish meanwhile
@@ -98,29 +95,42 @@ func hasten() {
 	}
 }
 
-// signalAll sends one signal to everything below the runner.
-func (r *runner) signalAll(sig syscall.Signal) {
+// signalAll sends signals, one after the other, to everything below the runner.
+func (r *runner) signalAll(sigs ...syscall.Signal) {
+	rest := sigs
+	for len(rest) > 0 && r.signalAtOnce(rest[0]) {
+		rest = rest[1:]
+	}
+	if len(rest) == 0 {
+		return
+	}
+	if rest[0] == syscall.SIGKILL {
+		// Sent again and again: what counts is to be fast.
+		walk(os.Getpid(), func(p Proc) { signalIfChildOf(p.Pid, p.Parent, syscall.SIGKILL) })
+		return
+	}
+	// Sent once: everybody is listed first, and once for all of them, since a parent that acts on a signal at once takes its children from
+	// where they would be looked for.
+	list := Descendants(os.Getpid())
+	for _, sig := range rest {
+		for _, p := range list {
+			signalIfChildOf(p.Pid, p.Parent, sig)
+		}
+	}
+}
+
+// signalAtOnce sends a signal to the whole tree with one call, where there is one that does; false: there is none.
+func (r *runner) signalAtOnce(sig syscall.Signal) bool {
 	if r.world != nil {
 		// This is process 1 of a pid namespace: all others in it are the command's.
 		_ = syscall.Kill(-1, sig)
-		return
+		return true
 	}
-	if r.toX >= 0 {
-		if _, err := syscall.Write(r.toX, []byte{byte(sig)}); err == nil {
-			return
-		}
-		// The sweeper is gone: only an out-of-memory kill does that.
+	if r.toX < 0 {
+		return false
 	}
-	if sig == syscall.SIGKILL {
-		// Sent again and again: what counts is to be fast.
-		walk(os.Getpid(), func(p Proc) { signalIfChildOf(p.Pid, p.Parent, sig) })
-		return
-	}
-	// Sent once: everybody is listed first, since a parent that acts on the signal at once
-	// takes its children from where they would be looked for.
-	for _, p := range Descendants(os.Getpid()) {
-		signalIfChildOf(p.Pid, p.Parent, sig)
-	}
+	_, err := syscall.Write(r.toX, []byte{byte(sig)})
+	return err == nil // else the sweeper is gone: only an out-of-memory kill does that
 }
 
 // signalIfChildOf signals pid only if it still is a child of parent: a pid may be

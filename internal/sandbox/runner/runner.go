@@ -66,6 +66,7 @@ func run() {
 		return
 	}
 	go r.obey()
+	reserveThreads()
 	for again := true; again; {
 		if err := r.prepare(); err != nil {
 			r.fail(err)
@@ -77,6 +78,28 @@ func run() {
 		again = ok && r.serve(m.job, m.fds) && r.tidy()
 	}
 	r.dismiss()
+}
+
+// spareThreads are those that the end of a command can need at once.
+const spareThreads = 4
+
+// reserveThreads has the runtime start threads ahead, which it keeps. A command can use up the ids of its pid namespace, or what its
+// user may run: then there would be none to be had for killing it, and a Go program that gets no thread when it needs one aborts.
+func reserveThreads() {
+	var there, done sync.WaitGroup
+	hold := make(chan struct{})
+	there.Add(spareThreads)
+	for range spareThreads {
+		done.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			there.Done()
+			<-hold
+		})
+	}
+	there.Wait()
+	close(hold)
+	done.Wait()
 }
 
 // setUp prepares for what all jobs have in common.
