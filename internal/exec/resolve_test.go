@@ -73,7 +73,7 @@ func TestResolveRefuses(t *testing.T) {
 		// Of what is hidden nothing is told.
 		"hidden: a file":  {exec.Request{Command: "true", Workdir: file}, exec.CodeWorkdirUnusable, "hidden"},
 		"hidden: nothing": {exec.Request{Command: "true", Workdir: f.ws + "/none"}, exec.CodeWorkdirUnusable, "hidden"},
-		"by a descriptor":  {exec.Request{Command: "true", Workdir: "/proc/self/cwd"}, exec.CodeWorkdirUnusable, "/proc/self/cwd"},
+		"by a descriptor": {exec.Request{Command: "true", Workdir: "/proc/self/cwd"}, exec.CodeWorkdirUnusable, "/proc/self/cwd"},
 		"hidden: state":   {exec.Request{Command: "true", Workdir: f.state}, exec.CodeWorkdirUnusable, "hidden"},
 		"hidden: others":  {exec.Request{Command: "true", Workdir: f.ws}, exec.CodeWorkdirUnusable, "hidden"},
 	} {
