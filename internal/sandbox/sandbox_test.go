@@ -106,6 +106,9 @@ func everyTier(t *testing.T, test func(t *testing.T, f *fixture), change ...func
 			if tier.runAs != nil && os.Geteuid() != 0 {
 				t.Skip("needs root")
 			}
+			if os.Getenv("TEST_ONE_USER") != "" && tier.runAs != nil {
+				t.Skip("one user a tier is enough for a short run")
+			}
 			f := newFixture(t, append([]func(*sandbox.Config){func(c *sandbox.Config) { c.Tier, c.RunAs = tier.tier, tier.runAs }}, change...)...)
 			f.tier = tier.tier
 			if why := f.Report().ReadOnly.Unavailable; why != "" {
