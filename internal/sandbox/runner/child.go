@@ -42,6 +42,7 @@ type report struct {
 const (
 	reportPid    = 1
 	reportFailed = 2
+	reportBegun  = 3
 )
 
 // Descriptors of the process that waits to become a command, above the three that every program has.
@@ -188,6 +189,9 @@ func await() {
 		case child.msg.Flags&syscall.MSG_CTRUNC != 0 || *(*int32)(unsafe.Pointer(&child.control[16])) != childFirst:
 			fail(StageDescriptors, syscall.EMFILE)
 		default:
+			// Else one that was killed while it waited could not be told from one that was executed.
+			child.rep = report{kind: reportBegun}
+			syscall.RawSyscall(syscall.SYS_WRITE, child.status, uintptr(unsafe.Pointer(&child.rep)), unsafe.Sizeof(child.rep))
 			return
 		}
 	}

@@ -312,6 +312,7 @@ func (r *runner) awaitExec() *StartError {
 		r.status = -1
 	}()
 	var failed *StartError
+	begun := false
 	for {
 		var rep report
 		n, err := syscall.Read(r.status, unsafe.Slice((*byte)(unsafe.Pointer(&rep)), unsafe.Sizeof(rep)))
@@ -324,6 +325,8 @@ func (r *runner) awaitExec() *StartError {
 		switch rep.kind {
 		case reportPid:
 			r.shell = int(rep.value)
+		case reportBegun:
+			begun = true
 		case reportFailed:
 			failed = &StartError{Stage(rep.value), syscall.Errno(rep.errno)}
 		}
@@ -331,6 +334,9 @@ func (r *runner) awaitExec() *StartError {
 	if failed == nil && r.shell == 0 {
 		// The sweeper died without a word: nothing ran.
 		failed = &StartError{StageSweeper, syscall.ECHILD}
+	}
+	if failed == nil && !begun {
+		failed = &StartError{StageClone, syscall.ECHILD}
 	}
 	if failed != nil && r.shell != 0 {
 		reap(r.shell)
