@@ -175,7 +175,9 @@ func scratchIn(parent string, commands *sandbox.Credential) (string, error) {
 	}
 	err = os.Chmod(dir, passedMode)
 	if err == nil {
-		err = as(*commands, func() error { return access(dir, unix.X_OK) })
+		if asErr := commands.Do(func() { err = access(dir, unix.X_OK) }); asErr != nil {
+			err = asErr
+		}
 	}
 	if err != nil {
 		return "", errors.Join(fmt.Errorf("uid %d, which commands run as, cannot pass %s: %w", commands.UID, parent, err), os.Remove(dir))

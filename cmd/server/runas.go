@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -102,7 +101,8 @@ func checkReach(cfg config.Config, c *sandbox.Credential) error {
 	if cfg.TokensFile != "" {
 		tokens = wayTo(cfg.TokensFile)
 	}
-	return as(*c, func() error {
+	var bad error
+	err := c.Do(func() {
 		for _, check := range []struct {
 			variable string
 			way      []string
@@ -114,13 +114,16 @@ func checkReach(cfg config.Config, c *sandbox.Credential) error {
 			{"BASHD_TOKENS_FILE", tokens, cannotReplace},
 		} {
 			for _, path := range check.way {
-				if err := check.look(path, c.UID); err != nil {
-					return fmt.Errorf("%s: %w", check.variable, err)
+				if err := check.look(path, c.UID); err != nil && bad == nil {
+					bad = fmt.Errorf("%s: %w", check.variable, err)
 				}
 			}
 		}
-		return nil
 	})
+	if err != nil {
+		return fmt.Errorf("BASHD_RUN_AS: bashd cannot act as uid %d: %w", c.UID, err)
+	}
+	return bad
 }
 
 // wayTo lists what is on the way to path, from the root down, and path itself: as it is spelled, and where links lead.
@@ -172,67 +175,4 @@ func cannotReplace(path string, uid uint32) error {
 // access asks the kernel with the calling thread's file credentials.
 func access(path string, mode uint32) error {
 	return unix.Faccessat2(unix.AT_FDCWD, path, mode, unix.AT_EACCESS)
-}
-
-// as calls f on a thread that has the permissions on files that commands run by c have, and ends with it.
-func as(c sandbox.Credential, f func() error) error {
-	result := make(chan error, 1)
-	onThread(func() {
-		err := takeOn(c)
-		if err != nil {
-			err = fmt.Errorf("BASHD_RUN_AS: bashd cannot act as uid %d: %w", c.UID, err)
-		} else {
-			err = f()
-		}
-		result <- err
-	})
-	return <-result
-}
-
-// onThread runs f on a thread that ends with it. It is never the process's main thread: that one cannot end, and /proc shows
-// its credentials as the process's.
-func onThread(f func()) {
-	go func() {
-		runtime.LockOSThread()
-		if unix.Gettid() != unix.Getpid() {
-			f()
-			return // still locked: the thread ends here
-		}
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			runtime.LockOSThread() // another thread, as this goroutine's creator holds the main one
-			f()
-		}()
-		<-done
-		runtime.UnlockOSThread()
-	}()
-}
-
-// takeOn gives the calling thread, and no other, the file credentials of c: no other groups, and no capability. It fails unless the
-// kernel confirms them. The system calls of package unix, unlike those of syscall, are about one thread.
-func takeOn(c sandbox.Credential) error {
-	// Changed ids make the kernel set the process's dumpable flag to fs.suid_dumpable, which may be 1.
-	if was, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0); err != nil || was != 1 {
-		defer func() { _ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }()
-	}
-	if err := unix.Setgroups(nil); err != nil {
-		return fmt.Errorf("setting groups: %w", err)
-	}
-	// These two report no error but the value before; one with an invalid id changes nothing and so reads it.
-	for _, set := range []struct {
-		id   uint32
-		call func(int) (int, error)
-	}{{c.GID, unix.SetfsgidRetGid}, {c.UID, unix.SetfsuidRetUid}} {
-		_, err := set.call(int(set.id))
-		if now, readErr := set.call(-1); err != nil || readErr != nil || uint32(now) != set.id {
-			return errors.Join(errors.New("the kernel does not allow it"), err, readErr)
-		}
-	}
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var none [2]unix.CapUserData
-	if err := unix.Capset(&header, &none[0]); err != nil {
-		return fmt.Errorf("dropping capabilities: %w", err)
-	}
-	return nil
 }

@@ -178,8 +178,9 @@ func TestThreadsKeepTheirUser(t *testing.T) {
 	needsRoot(t)
 	user := sandbox.Credential{UID: nobody, GID: nobody}
 	for range 20 {
-		if err := as(user, func() error { _, err := os.ReadDir("/root"); return err }); !os.IsPermission(err) {
-			t.Fatalf("with the eyes of nobody: %v", err)
+		var seen error
+		if err := user.Do(func() { _, seen = os.ReadDir("/root") }); err != nil || !os.IsPermission(seen) {
+			t.Fatalf("with the eyes of nobody: %v, %v", seen, err)
 		}
 	}
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {

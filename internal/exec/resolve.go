@@ -145,11 +145,10 @@ func checkEnv(env map[string]string) (fields []FieldError) {
 // workdir makes the working directory absolute and sees that it can be used, with the command's permissions. Of what is hidden
 // nothing is told, not even whether it is there.
 func (m *Manager) workdir(s Spec, requested string) (dir string, err error) {
-	dir = requested
-	switch {
-	case dir == "":
-		dir = s.WorkspaceRoot
-	case !filepath.IsAbs(dir):
+	if requested == "" {
+		return s.WorkspaceRoot, nil // ours, and just looked at
+	}
+	if dir = requested; !filepath.IsAbs(dir) {
 		dir = s.WorkspaceRoot + "/" + dir
 	}
 	policy, err := m.policy(s, "")
@@ -177,7 +176,7 @@ func (m *Manager) workdir(s Spec, requested string) (dir string, err error) {
 	}
 	// The spelling that the caller chose is kept for $PWD, except where it cannot be: ".."
 	// means what chdir makes of it, after links.
-	if requested != "" && (!filepath.IsAbs(requested) || slices.Contains(strings.Split(dir, "/"), "..")) {
+	if !filepath.IsAbs(requested) || slices.Contains(strings.Split(dir, "/"), "..") {
 		dir = real
 	}
 	return dir, nil

@@ -130,7 +130,7 @@ func (s *Sandbox) followMounts() error {
 		return err
 	}
 	s.seen = state
-	s.use(s.tier)
+	s.describe()
 	return nil
 }
 

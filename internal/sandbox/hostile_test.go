@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -248,4 +249,92 @@ func TestNextProcessKilled(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 	}, func(c *sandbox.Config) { c.Warm = 1 })
+}
+
+// TestMountsChangeMeanwhile: commands start, of every mode at once, while the host's mounts change.
+func TestMountsChangeMeanwhile(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	f := newFixture(t, func(c *sandbox.Config) { c.Warm = 1 })
+	f.needs(t, sandbox.ReadOnly)
+	place := tempDir(t)
+	if err := unix.Mount("tmpfs", place, "tmpfs", 0, ""); err != nil {
+		t.Skipf("nothing can be mounted here: %v", err)
+	}
+	must(t, unix.Unmount(place, 0))
+	var all sync.WaitGroup
+	for _, mode := range sandbox.Modes() {
+		all.Go(func() {
+			for range 15 {
+				if got := f.run(t, f.command(t, mode, "echo ran")); got.stdout != "ran\n" {
+					t.Errorf("%s: %+v", mode, got)
+				}
+			}
+		})
+	}
+	over := make(chan struct{})
+	go func() { all.Wait(); close(over) }()
+	for changing := true; changing; {
+		select {
+		case <-over:
+			changing = false
+		default:
+			if err := unix.Mount("tmpfs", place, "tmpfs", 0, ""); err == nil {
+				_ = unix.Unmount(place, unix.MNT_DETACH)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+}
+
+// TestRunnerKeepsNothing: a runner that hides something anew for each command holds no more descriptors after many than after few.
+func TestRunnerKeepsNothing(t *testing.T) {
+	dir := tempDir(t)
+	f := newFixture(t, func(c *sandbox.Config) {
+		c.Warm, c.Tier, c.Hidden = 1, sandbox.TierNamespaces, []string{dir + "/later"}
+	})
+	f.needs(t, sandbox.ReadOnly)
+	count := func() (most int) {
+		f.run(t, f.command(t, sandbox.ReadOnly, "true"))
+		time.Sleep(20 * time.Millisecond)
+		for _, runner := range f.Trees() {
+			fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", runner))
+			if err != nil {
+				t.Skipf("runners cannot be looked into: %v", err)
+			}
+			most = max(most, len(fds))
+		}
+		return most
+	}
+	count()
+	must(t, os.Mkdir(dir+"/later", 0o755))
+	must(t, os.WriteFile(dir+"/later/f", []byte("canary"), 0o644))
+	for range 4 {
+		count()
+	}
+	before := count()
+	for range 20 {
+		count()
+	}
+	if after := count(); after > before {
+		t.Errorf("%d descriptors, before %d", after, before)
+	}
+	c := f.command(t, sandbox.ReadOnly, `cat "$FILE"`)
+	c.Env = append(c.Env, "FILE="+dir+"/later/f")
+	if got := f.run(t, c); strings.Contains(got.stdout, "canary") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestTempIsBounded: what the private files take in memory is bounded in bytes and in number.
+func TestTempIsBounded(t *testing.T) {
+	f := newFixture(t, func(c *sandbox.Config) { c.TempBytes, c.Tier = 8<<20, sandbox.TierNamespaces })
+	f.needs(t, sandbox.ReadOnly)
+	got := f.run(t, f.command(t, sandbox.ReadOnly, `head -c 20M /dev/zero >/tmp/big; stat -c %s /tmp/big; rm /tmp/big
+		i=0; while : >/tmp/f$i; do i=$((i + 1)); done; echo $i; : >/dev/shm/one || echo shared`))
+	var size, files int
+	if _, err := fmt.Sscan(got.stdout, &size, &files); err != nil || size > 8<<20 || files < 1000 || files > 8<<20/4096 || !strings.HasSuffix(got.stdout, "shared\n") {
+		t.Errorf("got %d bytes in stdout: %.100q, stderr %.100q", len(got.stdout), got.stdout, got.stderr)
+	}
 }

@@ -122,11 +122,9 @@ func systemThreads() uint64 {
 
 // limitsOf are the limits of a command of that mode.
 func (s *Sandbox) limitsOf(m Mode) []runner.Limit {
-	if s.namespaced(m) {
-		return s.cfg.Limits.resolve(s.processes())
+	processes := s.processes()
+	if !s.namespaced(m) && processes != ProcessesCgroup {
+		processes = ProcessesUser
 	}
-	if s.processes() == ProcessesCgroup {
-		return s.cfg.Limits.resolve(ProcessesCgroup)
-	}
-	return s.cfg.Limits.resolve(ProcessesUser)
+	return s.cfg.Limits.resolve(processes)
 }

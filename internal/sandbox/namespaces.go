@@ -56,8 +56,11 @@ func shows(p Policy) ([]runner.Show, error) {
 		list = append(list, runner.Show{Path: dir})
 	}
 	// Names are resolved through a file that often lies below /run, which is hidden.
-	if target, err := filepath.EvalSymlinks("/etc/resolv.conf"); err == nil && strings.HasPrefix(target, "/run/") {
-		list = append(list, runner.Show{Path: target})
+	const resolver = "/etc/resolv.conf"
+	if _, err := os.Readlink(resolver); err == nil {
+		if target, err := filepath.EvalSymlinks(resolver); err == nil && strings.HasPrefix(target, "/run/") {
+			list = append(list, runner.Show{Path: target})
+		}
 	}
 	return list, nil
 }

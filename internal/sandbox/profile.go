@@ -24,10 +24,9 @@ func niceness() int {
 	return nicer
 }
 
-// use makes a tier the one in use: what commands of each mode have in common follows from it, and from what is hidden with the mounts
-// that were seen last. Callers hold looking, or are the only one.
-func (s *Sandbox) use(tier string) {
-	s.tier = tier
+// describe works out what commands of each mode have in common, which follows from the tier, and from what is hidden with the mounts that
+// were seen last. Callers hold looking, or are the only one.
+func (s *Sandbox) describe() {
 	profiles := map[Mode]profile{}
 	for _, m := range modes {
 		profiles[m] = s.profileOf(m)

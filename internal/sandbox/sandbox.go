@@ -39,7 +39,7 @@ type Sandbox struct {
 	cfg        Config
 	abi        int
 	report     Report
-	tier       string          // the one in use, or being probed
+	tier       string          // the one in use, or being probed; not changed after New
 	layers     readLayers      // of tiers without namespaces
 	filter     map[bool]string // the system call filters, by whether metadata may be changed; none where this host has none
 	domain     *ruleset        // the sweeper's; nil where trees are killed without one
@@ -104,7 +104,8 @@ func newSandbox(ctx context.Context, cfg Config, landlock func() (int, error)) (
 		defer s.mu.Unlock()
 		return s.profiles[m]
 	}
-	s.use(TierNone)
+	s.tier = TierNone
+	s.describe()
 	s.effects = map[Mode][]prober.Result{}
 	s.pool = newPool(&s.family, cfg.Warm, cfg.Logger)
 	s.report = s.choose(ctx, landlock)
@@ -142,7 +143,8 @@ func (s *Sandbox) choose(ctx context.Context, landlock func() (int, error)) Repo
 	var stronger []string
 	report := unavailable("no tier was tried")
 	for _, tier := range s.tiers() {
-		s.use(tier)
+		s.tier = tier
+		s.describe()
 		if report = s.probe(ctx); report.Tier != TierNone {
 			break
 		}
@@ -278,34 +280,7 @@ func (s *Sandbox) start(ctx context.Context, sort string, c Command) (*Process, 
 	}
 	h, err := s.engage(c.Policy.mode, sort, job, l.fds)
 	if err != nil {
-		if failed, ok := errors.AsType[*runner.StartError](err); ok {
-			return nil, startFailure(c.Policy.mode, c.Workdir, failed)
-		}
-		return nil, &StartError{spawnKind(err), err}
-	}
-	err = awaitExec(h)
-	if failed, ok := errors.AsType[*runner.StartError](err); ok && failed.Stage == runner.StageClone && failed.Errno == unix.ECHILD {
-		// What waited to become the command was killed, and nothing ran.
-		h.dismiss()
-		if h, err = s.family.spawn(c.Policy.mode); err == nil {
-			h.served = sort
-			if err = h.assign(job, l.fds); err == nil {
-				err = awaitExec(h)
-			}
-		}
-	}
-	if err != nil {
-		if h != nil {
-			h.dismiss()
-		}
-		var failed *runner.StartError
-		if errors.As(err, &failed) {
-			return nil, startFailure(c.Policy.mode, c.Workdir, failed)
-		}
-		if c.Policy.mode.Confined() {
-			return nil, &UnavailableError{"runner", err.Error()}
-		}
-		return nil, &StartError{KindInternal, err}
+		return nil, engageFailure(c, err)
 	}
 	p := &Process{Stdin: l.stdin, Stdout: l.stdout, Stderr: l.stderr, h: h, give: s.pool.give, exited: make(chan struct{}), gone: make(chan struct{})}
 	l.stdin, l.stdout, l.stderr = nil, nil, nil
@@ -322,28 +297,78 @@ func (s *Sandbox) sort(p Policy) string {
 	return p.sort()
 }
 
-// engage hands the job to a waiting runner; one that died while it waited is
-// no reason to fail.
+// engage has a runner start the job, a waiting one if there is one. One that was lost while it waited, or has lost what was to become the
+// command, is no reason to fail: nothing ran.
 func (s *Sandbox) engage(m Mode, sort string, job *runner.Job, fds []int) (*handle, error) {
 	h, err := s.pool.take(m, sort)
 	if err != nil {
 		return nil, err
 	}
-	if err = h.assign(job, fds); err == nil {
+	if err = h.begin(job, fds); err == nil {
 		return h, nil
 	}
 	h.dismiss()
-	if !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
+	if !lostWaiting(err) {
 		return nil, err
 	}
 	if h, err = s.family.spawn(m); err != nil {
 		return nil, err
 	}
-	if err = h.assign(job, fds); err != nil {
+	h.served = sort
+	if err = h.begin(job, fds); err != nil {
 		h.dismiss()
 		return nil, err
 	}
 	return h, nil
+}
+
+// lostWaiting reports that an error of begin says that runner or process were gone before.
+func lostWaiting(err error) bool {
+	if failed, ok := errors.AsType[*runner.StartError](err); ok {
+		return failed.Stage == runner.StageClone && failed.Errno == unix.ECHILD
+	}
+	_, silent := errors.AsType[*silence](err)
+	return !silent && (errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET))
+}
+
+// silence says that a runner that was given a job did not tell what became of it.
+type silence struct{ why error }
+
+func (e *silence) Error() string { return e.why.Error() }
+func (e *silence) Unwrap() error { return e.why }
+
+// begin gives the runner a job and waits for the record that says that the command runs, or why not. Errors are [runner.StartError],
+// silence, or those of the socket; only after the second something may have run.
+func (h *handle) begin(job *runner.Job, fds []int) error {
+	if err := h.assign(job, fds); err != nil {
+		return err
+	}
+	rec, err := h.receive(time.Now().Add(startTimeout))
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return &silence{fmt.Errorf("the runner did not start the command within %v", startTimeout)}
+	case err != nil:
+		return &silence{fmt.Errorf("the runner ended before the command ran: %w", err)}
+	case rec.Kind == runner.KindFailed:
+		return &runner.StartError{Stage: runner.Stage(rec.A), Errno: unix.Errno(rec.B)}
+	case rec.Kind != runner.KindExec:
+		return &silence{fmt.Errorf("the runner sent an unexpected record %q", rec.Kind)}
+	}
+	return nil
+}
+
+// engageFailure turns an error of engage into one of those that Start returns.
+func engageFailure(c Command, err error) error {
+	if failed, ok := errors.AsType[*runner.StartError](err); ok {
+		return startFailure(c.Policy.mode, c.Workdir, failed)
+	}
+	if _, ok := errors.AsType[*silence](err); !ok {
+		return &StartError{spawnKind(err), err}
+	}
+	if c.Policy.mode.Confined() {
+		return &UnavailableError{"runner", err.Error()}
+	}
+	return &StartError{KindInternal, err}
 }
 
 func spawnKind(err error) string {
@@ -352,22 +377,6 @@ func spawnKind(err error) string {
 		return cloneKind(errno)
 	}
 	return KindInternal
-}
-
-// awaitExec waits for the record that says that the command runs, or why not.
-func awaitExec(h *handle) error {
-	rec, err := h.receive(time.Now().Add(startTimeout))
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Errorf("the runner did not start the command within %v", startTimeout)
-	case err != nil:
-		return fmt.Errorf("the runner ended before the command ran: %w", err)
-	case rec.Kind == runner.KindFailed:
-		return &runner.StartError{Stage: runner.Stage(rec.A), Errno: unix.Errno(rec.B)}
-	case rec.Kind != runner.KindExec:
-		return fmt.Errorf("the runner sent an unexpected record %q", rec.Kind)
-	}
-	return nil
 }
 
 // dismissAll ends every runner.

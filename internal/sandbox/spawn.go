@@ -58,14 +58,13 @@ func (f *family) spawn(m Mode) (*handle, error) {
 			return nil, err
 		}
 	}
-	h, err := f.launch(p.namespaced, group)
+	h, err := f.launch(&handle{mode: m, mounts: p.mounts, group: group, done: make(chan struct{})}, p.namespaced)
 	if err != nil {
 		if group != nil {
 			_ = group.Remove()
 		}
 		return nil, err
 	}
-	h.mode, h.mounts = m, p.mounts
 	if err := h.prepare(p); err != nil {
 		h.dismiss()
 		return nil, err
@@ -97,7 +96,8 @@ func (h *handle) prepare(p profile) error {
 	return nil
 }
 
-func (f *family) launch(namespaced bool, group *cgroup.Group) (_ *handle, err error) {
+// launch starts the process of h, and returns h.
+func (f *family) launch(h *handle, namespaced bool) (_ *handle, err error) {
 	var undo closers
 	defer undo.close()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -105,7 +105,7 @@ func (f *family) launch(namespaced bool, group *cgroup.Group) (_ *handle, err er
 		return nil, os.NewSyscallError("socketpair", err)
 	}
 	theirs := undo.add(os.NewFile(uintptr(pair[1]), "runner"))
-	h := &handle{conn: ourEnd(pair[0], "runner"), done: make(chan struct{}), group: group}
+	h.conn = ourEnd(pair[0], "runner")
 	defer func() {
 		if err != nil {
 			h.dismiss()

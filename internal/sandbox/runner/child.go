@@ -31,8 +31,8 @@ func (l *list) add(stage Stage, trap uintptr, args ...uintptr) *call {
 	return c
 }
 
-// report is what a child tells over its status pipe: its pid, or a failed
-// step. End of file without a failed step means that execve happened.
+// report is what a child tells over its status pipe: its pid, that it has begun with what is left to do, or a failed
+// step. End of file after it has begun, without a failed step, means that execve happened.
 type report struct {
 	kind  uint32
 	value uint32

@@ -272,15 +272,11 @@ func (r *runner) start(j *Job, f fds) *StartError {
 	if err != nil {
 		return err.(*StartError)
 	}
-	sent := syscall.Sendmsg(r.gate, []byte{1}, syscall.UnixRights(send...), nil, syscall.MSG_NOSIGNAL)
+	// Where it is gone, killed for want of memory for one, that it has not begun tells.
+	_ = syscall.Sendmsg(r.gate, []byte{1}, syscall.UnixRights(send...), nil, syscall.MSG_NOSIGNAL)
 	syscall.Close(r.gate)
 	r.gate = -1
-	if failed := r.awaitExec(); failed != nil || sent == nil {
-		return failed
-	}
-	// It was gone before, without a word: killed, for want of memory for one.
-	reap(r.shell)
-	return &StartError{StageClone, syscall.ECHILD}
+	return r.awaitExec()
 }
 
 // clone runs spawn with every signal blocked on this thread.
@@ -439,9 +435,7 @@ func (r *runner) gone(survivors uint64) (again bool) {
 func (r *runner) dismiss() {
 	if r.gate >= 0 {
 		syscall.Close(r.gate)
-		if r.awaitExec() == nil { // its pid, where X tells that, and its end
-			reap(r.shell)
-		}
+		_ = r.awaitExec() // which reaps what has not begun
 	}
 	r.dismissSweeper()
 }

@@ -56,7 +56,7 @@ func (w *world) enter(j *Job, f *fds) *StartError {
 
 // makeTemp makes the private /tmp and /dev/shm of the next command, which share one size.
 func (w *world) makeTemp() error {
-	area, err := newMount("tmpfs", mountNoSuid|mountNoDev, option{"size", w.temp}, option{"nr_inodes", "1m"}, option{"mode", "0755"})
+	area, err := newMount("tmpfs", mountNoSuid|mountNoDev, option{"size", w.temp}, option{"nr_inodes", w.inodes}, option{"mode", "0755"})
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,10 @@ func (w *world) leave() (err error) {
 		}
 		syscall.Close(fd)
 	}
-	w.scene = scene{}
+	for _, m := range w.masks[w.fixed:] {
+		syscall.Close(m.dir)
+	}
+	w.masks, w.scene = w.masks[:w.fixed], scene{}
 	return err
 }
 

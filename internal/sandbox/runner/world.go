@@ -19,8 +19,10 @@ type world struct {
 	nothing int    // a file beside view that cannot be opened, to cover others with
 	covers  uint64 // the device of nothing
 	hidden  []string
-	masks   []mask
+	masks   []mask // those of the world before those of the present command
+	fixed   int    // how many of them stay
 	temp    string // size of the private files, in bytes
+	inodes  string // and how many there may be: each takes memory that the size does not count
 	scene   scene  // of the present command
 }
 
@@ -31,9 +33,15 @@ type mask struct {
 	device uint64
 }
 
+// Bounds of the number of a command's private files.
+const (
+	bytesPerInode = 4096
+	minInodes     = 1024
+)
+
 // makeWorld makes the tree. What fails is told with its stage.
 func makeWorld(s *World) (*world, *StartError) {
-	w := &world{temp: strconv.FormatUint(s.TempBytes, 10), hidden: append([]string{"/run"}, s.Hidden...)}
+	w := &world{temp: strconv.FormatUint(s.TempBytes, 10), inodes: strconv.FormatUint(max(s.TempBytes/bytesPerInode, minInodes), 10), hidden: append([]string{"/run"}, s.Hidden...)}
 	syscall.Umask(0) // a command gets its own
 	for _, step := range []struct {
 		stage Stage
@@ -48,6 +56,7 @@ func makeWorld(s *World) (*world, *StartError) {
 			return nil, stageError(step.stage, err)
 		}
 	}
+	w.fixed = len(w.masks)
 	return w, nil
 }
 
@@ -170,10 +179,10 @@ func (w *world) coverHidden(s *World) error {
 }
 
 // cover hides what is at that path and returns the new mount, -1 where there is none to make: what lies in a hidden directory is hidden, and what
-// is not there cannot be. It is called again for each command, since what was covered may have been replaced, and the cover gone with it.
+// is not there cannot be. A path that has come to lead through a link is an error: something else would have to be hidden. It is called again for each command, since what was covered may have been replaced, and the cover gone with it.
 func (w *world) cover(hidden string) (int, error) {
 	place, err := openPath(atFDCWD, hidden, syscall.O_NOFOLLOW, resolveNoLinks)
-	if err == syscall.ENOENT || err == syscall.ENOTDIR || err == syscall.ELOOP || err == syscall.EACCES {
+	if err == syscall.ENOENT || err == syscall.ENOTDIR || err == syscall.EACCES {
 		return -1, nil
 	}
 	if err != nil {
