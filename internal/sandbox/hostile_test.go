@@ -275,6 +275,18 @@ func TestMountsChangeMeanwhile(t *testing.T) {
 	}
 	over := make(chan struct{})
 	go func() { all.Wait(); close(over) }()
+	var looking sync.WaitGroup
+	looking.Go(func() { // what callers ask between two commands
+		for {
+			select {
+			case <-over:
+				return
+			default:
+				f.PrivateTemp(sandbox.ReadOnly)
+			}
+		}
+	})
+	defer looking.Wait()
 	for changing := true; changing; {
 		select {
 		case <-over:
