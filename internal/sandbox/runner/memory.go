@@ -9,8 +9,11 @@ import (
 	"unsafe"
 )
 
-// settleAfter is how long a runner waits before it takes itself for idle.
-const settleAfter = 100 * time.Millisecond
+// How long a runner waits before it takes it that nobody waits for it, and before it takes itself for idle.
+const (
+	rehearseAfter = 200 * time.Microsecond
+	settleAfter   = 100 * time.Millisecond
+)
 
 // idle reports that nothing comes from the daemon for so long.
 func idle(d time.Duration) bool {

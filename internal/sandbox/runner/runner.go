@@ -186,15 +186,15 @@ func (r *runner) prepare() *StartError {
 			return stageError(StageTemp, err)
 		}
 	}
-	if err := r.prefork(); err != nil {
-		return err
-	}
-	r.rehearse()
-	return nil
+	return r.prefork()
 }
 
-// settle gives back memory once, when no job has come for a while.
+// settle uses the time when no job comes: it rehearses one, and, once, gives back memory.
 func (r *runner) settle() {
+	if !idle(rehearseAfter) {
+		return
+	}
+	r.rehearse()
 	if r.settled || !idle(settleAfter) {
 		return
 	}
