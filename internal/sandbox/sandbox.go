@@ -93,7 +93,7 @@ func newSandbox(ctx context.Context, cfg Config, landlock func() (int, error)) (
 	s := &Sandbox{cfg: cfg}
 	if cfg.Groups {
 		if s.groups, err = cgroup.Open(cfg.Logger); err != nil {
-			cfg.Logger.Info("no control groups", "reason", err)
+			cfg.Logger.Debug("no control groups", "reason", err)
 		}
 	}
 	if cfg.Limits.MemoryBytes > 0 && (s.groups == nil || !s.groups.Memory()) {

@@ -60,7 +60,7 @@ func open(log *slog.Logger, controllers ...string) (*Tree, error) {
 			}
 			places = slices.Delete(places, i, i+1) // t's now
 			sweep(log, t.place)
-			log.Info("control groups in use", "place", t.Place(), "controllers", t.enabled, "reason", errors.Join(reasons...))
+			log.Debug("control groups in use", "place", t.Place(), "controllers", t.enabled, "reason", errors.Join(reasons...))
 			return t, nil
 		}
 	}
