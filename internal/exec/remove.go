@@ -147,7 +147,7 @@ func (f *files) emptyOne(trash *os.File, name string, until time.Time) (moved []
 	defer dir.Close()
 	for len(moved) < moveBatch && time.Now().Before(until) {
 		entries, err := dir.Readdirnames(moveBatch)
-		if errors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) || errors.Is(err, fs.ErrNotExist) { // somebody else has removed it
 			return moved, nil
 		}
 		if err != nil {
@@ -182,12 +182,16 @@ func removeOrMove(dir int, entry string, to int) (fresh string, err error) {
 	case !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EEXIST):
 		return "", &fs.PathError{Op: "remove", Path: entry, Err: err}
 	}
-	if err := chmodDir(dir, entry, own); err != nil {
-		return "", &fs.PathError{Op: "chmod", Path: entry, Err: err}
+	err = chmodDir(dir, entry, own)
+	if err == nil {
+		fresh = rand.Text()
+		err = unix.Renameat(dir, entry, to, fresh)
 	}
-	fresh = rand.Text()
-	if err := unix.Renameat(dir, entry, to, fresh); err != nil {
-		return "", &fs.PathError{Op: "rename", Path: entry, Err: err}
+	if errors.Is(err, unix.ENOENT) {
+		return "", nil // somebody else was faster
+	}
+	if err != nil {
+		return "", &fs.PathError{Op: "move", Path: entry, Err: err}
 	}
 	return fresh, nil
 }

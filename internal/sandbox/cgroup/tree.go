@@ -60,7 +60,9 @@ func open(log *slog.Logger, controllers ...string) (*Tree, error) {
 			}
 			places = slices.Delete(places, i, i+1) // t's now
 			sweep(log, t.place)
-			log.Debug("control groups in use", "place", t.Place(), "controllers", t.enabled, "reason", errors.Join(reasons...))
+			if len(reasons) > 0 { // not the first choice
+				log.Info("control groups in use", "place", t.Place(), "controllers", t.enabled, "reason", errors.Join(reasons...))
+			}
 			return t, nil
 		}
 	}

@@ -31,11 +31,17 @@ func onThread(f func()) {
 }
 
 // As runs f with the file credentials of a command: c and no capability, on a thread of its own. f must not start goroutines that
-// look at files. An error means that the credentials could not be taken on, and f did not run.
+// look at files. An error means that the credentials could not be taken on, and f did not run. Only for a process that is root.
 func As(c Cred, f func()) error {
 	done := make(chan error, 1)
 	onThread(func() {
-		err := takeOn(c)
+		// Called in any case: where it is refused no command can be started as c, whether or not there are groups to lose.
+		err := unix.Setgroups(numbers(c.Groups))
+		if err != nil {
+			err = fmt.Errorf("setting groups: %w", err)
+		} else {
+			err = takeOn(c)
+		}
 		if err == nil {
 			f()
 		}
@@ -64,10 +70,7 @@ func takeOn(c Cred) error {
 // setGroups sets the thread's supplementary groups. x/sys, unlike package
 // syscall, makes the plain system call, which affects one thread.
 func setGroups(groups []uint32) error {
-	want := make([]int, 0, len(groups))
-	for _, g := range groups {
-		want = append(want, int(g))
-	}
+	want := numbers(groups)
 	if same, err := hasGroups(want); err != nil || same {
 		return err
 	}
@@ -78,6 +81,14 @@ func setGroups(groups []uint32) error {
 		return errors.Join(errors.New("groups did not take effect"), err)
 	}
 	return nil
+}
+
+func numbers(groups []uint32) []int {
+	list := make([]int, 0, len(groups))
+	for _, g := range groups {
+		list = append(list, int(g))
+	}
+	return list
 }
 
 func hasGroups(want []int) (bool, error) {
