@@ -223,8 +223,10 @@ func caseL01Modes(t *testing.T, _ *daemon) {
 		d.crash(t)
 		d.awaitNoProcess(t, 3*time.Second)
 		// It may have mended them before its end. What a command did in its last moment is as if it were done now.
-		if err := os.Chmod(d.state, bits); err != nil {
-			t.Fatal(err)
+		for _, path := range []string{d.state + "/cursor.key", d.state} {
+			if err := os.Chmod(path, bits); err != nil && os.Geteuid() == 0 { // else the way may be taken, and that is as good
+				t.Fatal(err)
+			}
 		}
 		d = relaunch()
 		if all := wrong(); len(all) > 0 || !strings.Contains(d.log.String(), "was mended") {
