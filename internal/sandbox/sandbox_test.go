@@ -163,12 +163,16 @@ func (f *fixture) run(tb testing.TB, c sandbox.Command) outcome {
 	return finish(tb, p)
 }
 
+// hung is after what time a command is taken to hang: building a program with an empty cache takes half a minute where both
+// processors have other work.
+const hung = 2 * time.Minute
+
 func finish(tb testing.TB, p *sandbox.Process) outcome {
 	tb.Helper()
 	stdout, stderr := collect(p.Stdout), collect(p.Stderr)
 	select {
 	case <-p.Exited():
-	case <-time.After(20 * time.Second):
+	case <-time.After(hung):
 		p.Kill()
 		tb.Error("the command did not end")
 	}
