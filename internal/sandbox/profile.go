@@ -38,7 +38,7 @@ func (s *Sandbox) describe() {
 
 func (s *Sandbox) profileOf(m Mode) profile {
 	p := profile{namespaced: s.namespaced(m), ruleset: -1, mounts: s.seen}
-	setup := &runner.Setup{Nice: niceness(), OOMScore: commandOOM}
+	setup := &runner.Setup{Nice: niceness(), Slack: timerSlack(), OOMScore: commandOOM}
 	if c := s.cfg.RunAs; c != nil {
 		setup.SetUser, setup.UID, setup.GID = true, c.UID, c.GID
 	}

@@ -24,7 +24,7 @@ func TestJobRoundTrip(t *testing.T) {
 func TestSetupRoundTrip(t *testing.T) {
 	for _, s := range []Setup{
 		{},
-		{Nice: -3, OOMScore: 500, DropCaps: true, NoNewPriv: true, SetUser: true, UID: 1, GID: 1<<32 - 1, Filter: "12345678", Sweeper: true},
+		{Nice: -3, Slack: 50000, OOMScore: 500, DropCaps: true, NoNewPriv: true, SetUser: true, UID: 1, GID: 1<<32 - 1, Filter: "12345678", Sweeper: true},
 		{World: &World{Hidden: []string{"/a", "/b"}, Links: []Link{{"/run/x", "y"}}, TempBytes: 1 << 40, MaxPid: 812}},
 	} {
 		got, err := ParseSetup(s.Append(nil))

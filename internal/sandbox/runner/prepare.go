@@ -35,6 +35,9 @@ func prepareEarly(s *Setup) {
 	if s.Nice != 0 {
 		l.add(StagePriority, syscall.SYS_SETPRIORITY, syscall.PRIO_PROCESS, 0, uintptr(s.Nice)).tolerate = true
 	}
+	if s.Slack != 0 {
+		l.add(StagePriority, syscall.SYS_PRCTL, prSetTimerslack, uintptr(s.Slack)).tolerate = true
+	}
 	if s.DropCaps {
 		prepareBounding(l)
 	}

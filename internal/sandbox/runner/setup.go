@@ -7,6 +7,7 @@ import "encoding/binary"
 // the directory of a control group (version 2), if Group.
 type Setup struct {
 	Nice      int    // niceness, 0: the runner's own
+	Slack     uint64 // timer slack in nanoseconds, 0: the runner's own, which is large
 	OOMScore  int    // oom_score_adj
 	DropCaps  bool   // the commands have no capability and none to gain
 	NoNewPriv bool   // must be set with Filter, unless the runner is root
@@ -43,6 +44,7 @@ func (s *Setup) Append(b []byte) []byte {
 	b = append(b, flagsOf(s.DropCaps, s.NoNewPriv, s.SetUser, s.Sweeper, s.Group, s.World != nil))
 	b = binary.AppendVarint(b, int64(s.Nice))
 	b = binary.AppendVarint(b, int64(s.OOMScore))
+	b = binary.AppendUvarint(b, s.Slack)
 	b = binary.AppendUvarint(b, uint64(s.UID))
 	b = binary.AppendUvarint(b, uint64(s.GID))
 	b = appendString(b, s.Filter)
@@ -70,6 +72,7 @@ func ParseSetup(b []byte) (*Setup, error) {
 		Group:     flags&setupGroup != 0,
 		Nice:      int(d.varint()),
 		OOMScore:  int(d.varint()),
+		Slack:     d.uvarint(1<<63 - 1),
 		UID:       uint32(d.uvarint(1<<32 - 1)),
 		GID:       uint32(d.uvarint(1<<32 - 1)),
 		Filter:    d.string(),

@@ -19,6 +19,7 @@ const (
 	rulePathBeneath = 1
 
 	prSetPdeathsig      = 1
+	prSetTimerslack     = 29
 	prSetDumpable       = 4
 	prCapbsetDrop       = 24
 	prSetChildSubreaper = 36
