@@ -1,9 +1,11 @@
 package sandbox
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -93,12 +95,29 @@ func (s *Sandbox) processes() string {
 		return ProcessesCgroup
 	case s.tier == TierNamespaces && os.Geteuid() != 0:
 		return ProcessesUserNS
-	case s.tier == TierNamespaces:
+	case s.tier == TierNamespaces && boundsPids():
 		return ProcessesPidNS
 	case uid == 0:
 		return ProcessesUnlimited
 	}
 	return ProcessesUser
+}
+
+// boundsPids tells whether a pid namespace has a bound on its ids that is its own. Before Linux 6.14 (commit 7863dcc72d0f) there was one for
+// the whole system, to be set from within every namespace: whoever tries lowers that of the host. So this is one of the few things that cannot
+// be found out by trying.
+var boundsPids = sync.OnceValue(func() bool {
+	var u unix.Utsname
+	return unix.Uname(&u) == nil && atLeast(unix.ByteSliceToString(u.Release[:]), 6, 14)
+})
+
+// atLeast compares a release of the kernel, such as 6.12.95+deb12-cloud-amd64. What it cannot read is older than anything.
+func atLeast(release string, major, minor int) bool {
+	var a, b int
+	if n, _ := fmt.Sscanf(release, "%d.%d", &a, &b); n != 2 {
+		return false
+	}
+	return a > major || a == major && b >= minor
 }
 
 // systemThreads is how many threads the kernel runs for everybody, from the

@@ -3,9 +3,11 @@ package sandbox_test
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -20,10 +22,25 @@ func TestMain(m *testing.M) {
 		role()
 		return
 	}
+	before := hostSettings()
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		removeProgram()
+		if after := hostSettings(); after != before {
+			fmt.Printf("the host's settings were\n%s\nand are\n%s\n", before, after)
+			code = 1
+		}
 		os.Exit(code)
 	}))
+}
+
+// hostSettings are settings of the whole system that a sandbox has to do with and must leave alone: on kernels before 6.14 a namespace's bound on
+// process ids is the host's.
+func hostSettings() (all string) {
+	for _, name := range []string{"pid_max", "threads-max", "core_pattern", "hostname"} {
+		b, err := os.ReadFile("/proc/sys/kernel/" + name)
+		all += fmt.Sprintln(name, strings.TrimSpace(string(b)), err)
+	}
+	return all
 }
 
 // fixture is a sandbox over a state directory with an owner's own directory in it.
