@@ -88,6 +88,8 @@ func (m *Manager) begin(c Caller, k Kind, r Request) (*job, error) {
 		m.cancelStart(j)
 		return nil, err
 	}
+	j.telling.Lock() // what becomes of it is told after its start
+	defer j.telling.Unlock()
 	if err := m.launch(j); err != nil {
 		e := m.startError(spec.Mode, err)
 		if k == Foreground || e.Code == CodeInvalidArgument || e.Code == CodeWorkdirUnusable {
@@ -96,6 +98,9 @@ func (m *Manager) begin(c Caller, k Kind, r Request) (*job, error) {
 			return nil, e
 		}
 		go m.settleUnstarted(j, e)
+	}
+	if k == Background {
+		m.announce(Started, asAdmitted(j.snapshot(false)))
 	}
 	return j, nil
 }
@@ -165,16 +170,20 @@ func (m *Manager) yield(j *job) bool {
 	m.count(Background, &j.spec, 1) // holds the place
 	m.mu.Unlock()
 	at := YieldPoint{Stdout: j.stdout.Stat().Bytes, Stderr: j.stderr.Stat().Bytes}
+	j.telling.Lock()
+	defer j.telling.Unlock()
 	// Recorded first, as for every task: one that its caller was told of can be found after a crash.
 	ok := j.inserted.Load() && m.archive.yield(j.id, at) == nil && j.turnBackground(at)
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	if !ok {
 		m.count(Background, &j.spec, -1)
+		m.mu.Unlock()
 		return false
 	}
 	m.count(Foreground, &j.spec, -1)
 	m.set.Metrics.RunYielded()
+	m.mu.Unlock()
+	m.announce(Started, m.asYielded(j.snapshot(false)))
 	return true
 }
 

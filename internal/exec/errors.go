@@ -81,9 +81,9 @@ const maxToldID = 64
 
 // errNotFound is the one answer to an unknown id and to someone else's.
 func errNotFound(k Kind, id string) *Error {
-	noun := "run"
-	if k == Background {
-		noun = "task"
+	noun := "task" // of any kind, too: followers are told of tasks
+	if k == Foreground {
+		noun = "run"
 	}
 	if len(id) > maxToldID {
 		id = id[:maxToldID] + "…"

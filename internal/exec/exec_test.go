@@ -188,7 +188,10 @@ type events struct {
 
 func listen(m *exec.Manager) *events {
 	e := &events{runs: map[string][]exec.Run{}}
-	m.OnSettled(func(r exec.Run) {
+	m.OnChange(func(what exec.Change, r exec.Run) {
+		if what != exec.Settled {
+			return
+		}
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.runs[r.ID] = append(e.runs[r.ID], r)

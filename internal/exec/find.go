@@ -17,7 +17,7 @@ func (m *Manager) find(c Caller, k Kind, id string) (found, error) {
 		return found{}, err
 	}
 	run := f.snapshot(false)
-	if run.ID == "" || run.Kind != k || !visible(c, run.Owner) {
+	if run.ID == "" || k != AnyKind && run.Kind != k || !visible(c, run.Owner) {
 		return found{}, errNotFound(k, id)
 	}
 	return f, nil

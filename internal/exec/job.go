@@ -53,6 +53,8 @@ type job struct {
 	stdin          *stdin // nil unless it stays open
 	stdout, stderr *output.Log
 
+	telling sync.Mutex // held while listeners hear what has become of it; taken before mu
+
 	mu     sync.Mutex
 	run    Run    // guarded by mu; its streams are filled in by snapshot while it runs
 	users  int    // guarded by mu; who reads the logs, the job itself among them until it has settled

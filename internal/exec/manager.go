@@ -24,7 +24,7 @@ type Manager struct {
 	tasks      map[slot]int    // tasks of an owner and session
 	draining   bool
 	seq        int64
-	listeners  map[int]func(Run) // by number, the order in which they came
+	listeners  map[int]func(Change, Run) // by number, the order in which they came
 	nextNumber int
 	deleting   map[string]int // ids that are not to be found
 	struck     []string       // ids whose records have yet to be deleted
@@ -62,7 +62,7 @@ func NewManager(s Settings) (*Manager, error) {
 	m := &Manager{
 		set: s, files: f,
 		inherited: inherited(s.Environ, s.EnvKeep, s.RunAs), managed: managedVars(s),
-		live: map[string]*job{}, foreground: map[Owner]int{}, tasks: map[slot]int{}, deleting: map[string]int{}, listeners: map[int]func(Run){},
+		live: map[string]*job{}, foreground: map[Owner]int{}, tasks: map[slot]int{}, deleting: map[string]int{}, listeners: map[int]func(Change, Run){},
 		stdinPatience: stdinPatience, kick: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 	f.kick = m.wakeJanitor
@@ -93,7 +93,7 @@ const (
 	AlreadyFinished KillOutcome = "already-finished"
 )
 
-// Kill asks a command to end: SIGTERM to everything of it, SIGKILL after the grace. It does not
+// Kill asks a command of kind k, which may be AnyKind, to end: SIGTERM to everything of it, SIGKILL after the grace. It does not
 // wait for that; when it returns, the command is stopping, or has ended by itself. reason goes to the debug log. Error: CodeNotFound.
 func (m *Manager) Kill(ctx context.Context, c Caller, k Kind, id, reason string) (KillOutcome, Run, error) {
 	f, err := m.find(c, k, id)

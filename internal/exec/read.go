@@ -32,6 +32,8 @@ type Piece struct {
 	From, To int64
 	Data     []byte
 	Text     string
+
+	seen int64 // looked at up to here: what is between To and seen is the beginning of a character
 }
 
 // Delta is the page as one text: stdout, then stderr under its heading if there is any.
@@ -166,6 +168,7 @@ type piece struct {
 // readPiece reads s of a stream that was delivered up to at.
 func readPiece(log *output.Log, at int64, s span) piece {
 	data, from, final, more := readSpan(log, s)
+	seen := from + int64(len(data))
 	lossy := from != at
 	if lossy {
 		n := output.TrimTail(data)
@@ -176,10 +179,11 @@ func readPiece(log *output.Log, at int64, s span) piece {
 	for more && used == 0 && len(data) > 0 {
 		s.to++
 		data, from, final, more = readSpan(log, span{from, s.to})
+		seen = from + int64(len(data))
 		text, used = output.AppendText(nil, data, final)
 	}
 	return piece{
-		Piece: Piece{From: from, To: from + int64(used), Data: data[:used], Text: string(text)},
+		Piece: Piece{From: from, To: from + int64(used), Data: data[:used], Text: string(text), seen: seen},
 		lossy: lossy, more: more,
 	}
 }
@@ -219,16 +223,12 @@ func (s source) await(ctx context.Context, timeout <-chan time.Time, p Page) boo
 	return true
 }
 
-// news tells whether the stream has something after p, else what to wait for: the end of
-// an unfinished character counts, its beginning, which was seen, does not. nil: the stream has ended.
+// news tells whether the stream has something after p, else what to wait for: the beginning of a character, which was
+// seen, is nothing new. nil: the stream has ended.
 func news(log *output.Log, p Piece) (ready bool, wake <-chan struct{}) {
-	st := log.Stat()
-	switch {
-	case st.Sealed:
+	if st := log.Stat(); st.Sealed {
 		return p.To < st.Bytes, nil
-	case st.Bytes-p.To >= 4: // longer than any character
-		return true, nil
 	}
-	wake = log.Wait(st.Bytes)
+	wake = log.Wait(p.seen)
 	return wake == nil, wake
 }

@@ -26,6 +26,8 @@ type Kind string
 const (
 	Foreground Kind = "foreground"
 	Background Kind = "background"
+	// AnyKind is, where a kind is asked for, either.
+	AnyKind Kind = ""
 )
 
 // Run is a snapshot of one command: a foreground run or a background task, a running one, or the

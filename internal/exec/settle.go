@@ -86,7 +86,7 @@ func (m *Manager) settle(j *job, e ending) {
 	m.release(j, r.Unrecorded)
 	unlock()
 	close(j.done)
-	m.announce(r)
+	m.announceSettled(j, r)
 	m.jobs.Done()
 }
 

@@ -142,6 +142,7 @@ func (m *Manager) awaitEnd(j *job) Cause {
 		}
 	}
 	j.proc.Terminate()
+	m.announceStopping(j)
 	grace := time.NewTimer(m.set.Grace)
 	defer grace.Stop()
 	select {

@@ -444,10 +444,10 @@ func TestTakenModes(t *testing.T) {
 // TestListeners: each settled command is told once, to everybody, whatever one of them does.
 func TestListeners(t *testing.T) {
 	f := newFixture(t)
-	f.OnSettled(func(exec.Run) { panic("a listener's mistake") })
+	f.OnChange(func(exec.Change, exec.Run) { panic("a listener's mistake") })
 	after := listen(f.Manager)
 	cancelled := make(chan exec.Run, 1)
-	f.OnSettled(func(r exec.Run) { cancelled <- r })()
+	f.OnChange(func(_ exec.Change, r exec.Run) { cancelled <- r })()
 	task := f.finished(t, alice, "echo t")
 	run := f.mustRun(t, alice, exec.Request{Command: "echo r"})
 	for _, id := range []string{task.ID, run.ID} {
