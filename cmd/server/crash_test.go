@@ -23,7 +23,10 @@ var crashSeed = flag.Uint64("crash.seed", 0, "the seed of TestCrashes; 0: a new 
 // TestCrashes kills the daemon with SIGKILL at random moments under load, again and again on the same state
 // directory, and holds each next daemon to all that its predecessors have told their clients.
 func TestCrashes(t *testing.T) {
-	lives := 50
+	lives := 15
+	if long {
+		lives = 50
+	}
 	if testing.Short() {
 		lives = 8
 	}
