@@ -190,6 +190,7 @@ func beDaemon(t *testing.T) {
 
 // TestAsNobody keeps the promise as an unprivileged daemon: all its tests, in a process of that user.
 func TestAsNobody(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to become somebody else: the tests themselves have run as an unprivileged user already")
 	}

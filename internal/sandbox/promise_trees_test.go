@@ -36,6 +36,7 @@ func treesOf(mode sandbox.Mode) (scripts []string) {
 
 // TestPromise7TimeLimit: first SIGTERM, and soon after SIGKILL, as at a time limit. All trees at once.
 func TestPromise7TimeLimit(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	everyTier(t, func(t *testing.T, f *fixture) {
 		for _, mode := range sandbox.Modes() {
 			t.Run(string(mode), func(t *testing.T) {
@@ -68,6 +69,7 @@ func TestPromise7TimeLimit(t *testing.T) {
 // TestPromise7RunnerLost: under full access, where no domain and no namespace holds a tree together, what a killed runner
 // leaves falls to the daemon, which ends it.
 func TestPromise7RunnerLost(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	if !inProcess(t, nil, nil) {
 		return // the daemon takes every child that is no runner for what a runner left
 	}
@@ -117,6 +119,7 @@ func vanish(t *testing.T, within time.Duration, alive func() []string) {
 // TestPromise7DaemonKilled: SIGKILL of the daemon ends everything that it had started, in every tier, under every mode: the
 // trees, the runners, the sweepers, and the runners that wait.
 func TestPromise7DaemonKilled(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	if tier := os.Getenv("PROMISE_TIER"); tier != "" {
 		beKilledDaemon(t, tier)
 		return
