@@ -42,6 +42,7 @@ func snapshot(t *testing.T, dir string) string {
 // TestWritesOutsideAreRefused: each way to change what a mode forbids fails, and the
 // object outside is as before, bytes and names.
 func TestWritesOutsideAreRefused(t *testing.T) {
+	t.Parallel()
 	attempts := map[string]string{
 		"append":           `echo x >>"$OUT/file"`,
 		"truncate":         `: >"$OUT/file"`,
@@ -114,7 +115,10 @@ func relink(target, link string) error {
 }
 
 // TestWhatIsAllowedWorks: what a mode allows is not in the way of ordinary work.
-func TestWhatIsAllowedWorks(t *testing.T) { everyTier(t, testWhatIsAllowedWorks) }
+func TestWhatIsAllowedWorks(t *testing.T) {
+	t.Parallel()
+	everyTier(t, testWhatIsAllowedWorks)
+}
 
 func testWhatIsAllowedWorks(t *testing.T, f *fixture) {
 	both := `set -e
@@ -228,7 +232,10 @@ func TestHiddenLayerFollowsChanges(t *testing.T) {
 
 // TestSecretsOfTheDaemon: a confined command cannot read the daemon's memory, environment or
 // descriptors, nor the runner's.
-func TestSecretsOfTheDaemon(t *testing.T) { everyTier(t, testSecretsOfTheDaemon) }
+func TestSecretsOfTheDaemon(t *testing.T) {
+	t.Parallel()
+	everyTier(t, testSecretsOfTheDaemon)
+}
 
 func testSecretsOfTheDaemon(t *testing.T, f *fixture) {
 	for _, mode := range []sandbox.Mode{sandbox.ReadOnly, sandbox.WorkspaceWrite} {
@@ -256,7 +263,7 @@ func TestCommandIsPlain(t *testing.T) {
 func testCommandIsPlain(t *testing.T, f *fixture) {
 	slack, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
 	must(t, err)
-	for _, mode := range sandbox.Modes() {
+	for _, mode := range f.modes() {
 		t.Run(string(mode), func(t *testing.T) {
 			f.needs(t, mode)
 			got := f.run(t, f.command(t, mode, `
@@ -396,7 +403,7 @@ func testNoDescriptorsLeak(t *testing.T, f *fixture) {
 		return len(entries)
 	}
 	work := func() {
-		for _, mode := range sandbox.Modes() {
+		for _, mode := range f.modes() {
 			if f.Report().Mode(mode).Unavailable == "" {
 				f.run(t, f.command(t, mode, "echo x"))
 			}

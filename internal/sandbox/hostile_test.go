@@ -264,7 +264,7 @@ func TestMountsChangeMeanwhile(t *testing.T) {
 	}
 	must(t, unix.Unmount(place, 0))
 	var all sync.WaitGroup
-	for _, mode := range sandbox.Modes() {
+	for _, mode := range f.modes() {
 		all.Go(func() {
 			for range 15 {
 				if got := f.run(t, f.command(t, mode, "echo ran")); got.stdout != "ran\n" {

@@ -11,6 +11,7 @@ import (
 // TestPromise12Denied: a failure is told to be the sandbox's where it is, and only there. FORBIDDEN is a file that the
 // command's user could write without the sandbox, $WS/secret one that nobody may read, $WS/plain one that is no program.
 func TestPromise12Denied(t *testing.T) {
+	t.Parallel()
 	everyTier(t, func(t *testing.T, f *fixture) {
 		must(t, os.WriteFile(f.ws+"/secret", []byte("x"), 0))
 		must(t, os.WriteFile(f.ws+"/plain", []byte("true\n"), 0o644))

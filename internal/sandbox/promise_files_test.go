@@ -342,6 +342,7 @@ func (f *fixture) makePlaces(t *testing.T, dir string, table []attempt) {
 //     is not, the report says so, and of what.
 //   - 3: a workspace that becomes a link lets nobody write where the link leads.
 func TestPromise1To3Files(t *testing.T) {
+	t.Parallel()
 	everyTier(t, func(t *testing.T, f *fixture) {
 		for item, table := range map[string]string{"1 writes": "writes", "2 metadata": "changes"} {
 			for _, mode := range confinedModes {

@@ -20,7 +20,7 @@ const soon = 5 * time.Second
 // answersMeanwhile runs a small command in each mode and wants it to end soon.
 func answersMeanwhile(t *testing.T, f *fixture) {
 	t.Helper()
-	for _, mode := range sandbox.Modes() {
+	for _, mode := range f.modes() {
 		if f.Report().Mode(mode).Unavailable != "" {
 			continue
 		}
@@ -43,7 +43,7 @@ const (
 // TestPromise8Load: a fork bomb, output that nobody reads, a full temporary directory.
 func TestPromise8Load(t *testing.T) {
 	everyTier(t, func(t *testing.T, f *fixture) {
-		for _, mode := range sandbox.Modes() {
+		for _, mode := range f.modes() {
 			t.Run("unread/"+string(mode), func(t *testing.T) { testUnread(t, f, mode) })
 		}
 		for _, mode := range confinedModes {
@@ -145,7 +145,7 @@ func TestPromise8Memory(t *testing.T) {
 }
 
 func testMemoryBomb(t *testing.T, f *fixture, script string, killed bool) {
-	for _, mode := range sandbox.Modes() {
+	for _, mode := range f.modes() {
 		t.Run(string(mode), func(t *testing.T) {
 			f.needs(t, mode)
 			p := startAndAwait(t, f, f.command(t, mode, script), "up\n")

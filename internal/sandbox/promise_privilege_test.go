@@ -305,6 +305,7 @@ func machine(t *testing.T) map[string]string {
 // TestPromise6Privilege: no namespace, mount, device, set-ID program, foreign system call or file of the kernel makes a
 // command more than it is.
 func TestPromise6Privilege(t *testing.T) {
+	t.Parallel()
 	everyTier(t, func(t *testing.T, f *fixture) {
 		for _, mode := range confinedModes {
 			t.Run(string(mode), func(t *testing.T) { testPrivilege(t, f, mode) })

@@ -248,6 +248,7 @@ func attackProcesses() {
 // TestPromise5Processes: no signal, limit, priority or trace of a command reaches the daemon, the runners, a sweeper or a
 // command of another owner, on any of their threads.
 func TestPromise5Processes(t *testing.T) {
+	t.Parallel()
 	if !inProcess(t, nil, nil) {
 		return // it might have been killed, and that process was, if so
 	}

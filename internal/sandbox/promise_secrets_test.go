@@ -235,6 +235,7 @@ var inMemory []byte
 // TestPromise4Canary: what the daemon has in its environment, command line, memory, descriptors and files, and what another
 // owner's command has, cannot be read; of the daemon itself, of each of its threads, of the runners, and of the sweeper.
 func TestPromise4Canary(t *testing.T) {
+	t.Parallel()
 	canary := fmt.Sprintf("canary-%d-%d", os.Getpid(), time.Now().UnixNano())
 	if !inProcess(t, []string{"PROMISE_CANARY=" + canary}, []string{canary}) {
 		return

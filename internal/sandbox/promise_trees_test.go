@@ -38,7 +38,8 @@ func treesOf(mode sandbox.Mode) (scripts []string) {
 func TestPromise7TimeLimit(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	everyTier(t, func(t *testing.T, f *fixture) {
-		for _, mode := range sandbox.Modes() {
+		f.treesOnce(t)
+		for _, mode := range f.modes() {
 			t.Run(string(mode), func(t *testing.T) {
 				f.needs(t, mode)
 				var running []*sandbox.Process
@@ -129,6 +130,9 @@ func TestPromise7DaemonKilled(t *testing.T) {
 			t.Run(tier+"/"+modes, func(t *testing.T) {
 				if strings.HasSuffix(tier, " nobody") && os.Geteuid() != 0 {
 					t.Skip("needs root")
+				}
+				if !long && (tier == "A nobody" || tier == "C" && modes == string(sandbox.FullAccess)) {
+					t.Skip("in the long form only: as in A")
 				}
 				testDaemonKilled(t, tier, modes)
 			})

@@ -75,6 +75,7 @@ if __name__ == "__main__":
 
 // TestPromise9Work: what writes nowhere but where it may works as it does without a sandbox, for a user who is not root.
 func TestPromise9Work(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("building programs takes its time")
 	}

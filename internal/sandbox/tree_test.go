@@ -45,16 +45,20 @@ var trees = []struct {
 	{"double fork", `( (sleep 3999 & ) & ) >/dev/null 2>&1; echo up`, false},
 	{"stopped", `sleep 3999 >/dev/null 2>&1 & kill -STOP $!; echo up`, false},
 	{"trap", `bash -c 'trap "" TERM INT HUP; while :; do sleep 3999; done' >/dev/null 2>&1 & echo up`, false},
-	{"many", `for i in $(seq 300); do sleep 3999 >/dev/null 2>&1 & done; echo up`, true},
+	{"many", `for i in $(seq 120); do sleep 3999 >/dev/null 2>&1 & done; echo up`, true},
 	{"fork and exit", `for i in 1 2 3 4; do bash -c 'f() { (f) & exit; }; f' >/dev/null 2>&1 & done; echo up`, false},
 	{"slow fork and exit", `for i in $(seq 50); do bash -c 'f() { sleep 0.5; (f) & exit; }; f' >/dev/null 2>&1 & done; echo up`, true},
 }
 
 // TestNothingSurvivesTheEnd: what a command leaves running is gone when Gone is closed.
-func TestNothingSurvivesTheEnd(t *testing.T) { everyTier(t, testNothingSurvivesTheEnd) }
+func TestNothingSurvivesTheEnd(t *testing.T) {
+	t.Parallel()
+	everyTier(t, testNothingSurvivesTheEnd)
+}
 
 func testNothingSurvivesTheEnd(t *testing.T, f *fixture) {
-	for _, mode := range sandbox.Modes() {
+	f.treesOnce(t)
+	for _, mode := range f.modes() {
 		for _, tree := range trees {
 			t.Run(string(mode)+"/"+tree.name, func(t *testing.T) {
 				f.needs(t, mode)
@@ -70,8 +74,8 @@ func testNothingSurvivesTheEnd(t *testing.T, f *fixture) {
 				if left := alive(); len(left) != 0 {
 					t.Errorf("left: %q", left)
 				}
-				if tree.name == "many" && got.survivors != 300 {
-					t.Errorf("%d survivors were counted, want 300", got.survivors)
+				if tree.name == "many" && got.survivors != 120 {
+					t.Errorf("%d survivors were counted, want 120", got.survivors)
 				}
 				if tree.name == "setsid" && got.survivors != 1 {
 					t.Errorf("%d survivors were counted, want 1", got.survivors)
@@ -82,10 +86,14 @@ func testNothingSurvivesTheEnd(t *testing.T, f *fixture) {
 }
 
 // TestKillReachesAll: a kill in the middle ends bash and everything below it.
-func TestKillReachesAll(t *testing.T) { everyTier(t, testKillReachesAll) }
+func TestKillReachesAll(t *testing.T) {
+	t.Parallel()
+	everyTier(t, testKillReachesAll)
+}
 
 func testKillReachesAll(t *testing.T, f *fixture) {
-	for _, mode := range sandbox.Modes() {
+	f.treesOnce(t)
+	for _, mode := range f.modes() {
 		for _, tree := range trees {
 			t.Run(string(mode)+"/"+tree.name, func(t *testing.T) {
 				f.needs(t, mode)
@@ -135,10 +143,14 @@ func awaitGone(t *testing.T, p *sandbox.Process, within time.Duration) {
 
 // TestTerminateReachesAll: SIGTERM goes to the whole tree, to stopped processes too,
 // and a trap's output and exit code are kept.
-func TestTerminateReachesAll(t *testing.T) { everyTier(t, testTerminateReachesAll) }
+func TestTerminateReachesAll(t *testing.T) {
+	t.Parallel()
+	everyTier(t, testTerminateReachesAll)
+}
 
 func testTerminateReachesAll(t *testing.T, f *fixture) {
-	for _, mode := range sandbox.Modes() {
+	f.treesOnce(t)
+	for _, mode := range f.modes() {
 		t.Run(string(mode), func(t *testing.T) {
 			f.needs(t, mode)
 			c := f.command(t, mode, `trap 'echo cleaned; exit 9' TERM
@@ -180,9 +192,13 @@ func awaitStoppedChild(t *testing.T, pid int) {
 
 // TestRunnerKilled: SIGKILL of the runner leaves nothing of a confined command, and is
 // told apart from every way in which a command can end.
-func TestRunnerKilled(t *testing.T) { everyTier(t, testRunnerKilled) }
+func TestRunnerKilled(t *testing.T) {
+	t.Parallel()
+	everyTier(t, testRunnerKilled)
+}
 
 func testRunnerKilled(t *testing.T, f *fixture) {
+	f.treesOnce(t)
 	for _, mode := range []sandbox.Mode{sandbox.ReadOnly, sandbox.WorkspaceWrite} {
 		for _, tree := range trees {
 			t.Run(string(mode)+"/"+tree.name, func(t *testing.T) {
@@ -321,7 +337,7 @@ func TestTracedByItsRunner(t *testing.T) {
 		t.Skip("needs python3")
 	}
 	everyTier(t, func(t *testing.T, f *fixture) {
-		for _, mode := range sandbox.Modes() {
+		for _, mode := range f.modes() {
 			c := f.command(t, mode, "exec python3 -c \"$SCRIPT\"")
 			c.Env = append(c.Env, `SCRIPT=
 import ctypes, os, signal, sys
